@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.api.fake import TOKENIZER, proper, text_of, toy
 
 from draftwood import Piece, generate, stream
-from draftwood.api.prompts import decoder
+from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.errors import PromptError, UnknownNameError, UsageError
 
 PROMPT = TOKENIZER("ab a\u00e9b")["input_ids"]

@@ -61,8 +61,8 @@ GGUF_TEMPLATE = (
 """Its turns end with a token that the file does not call an end."""
 
 
-def byte_tokenizer() -> Any:
-    """Of transformers: its tokens are the 256 bytes, `` a`` and special tokens."""
+def byte_tokenizer(*more: str) -> Any:
+    """Of transformers: its tokens are the 256 bytes, `` a`` and special tokens, ``more`` of them at the end."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
@@ -72,7 +72,7 @@ def byte_tokenizer() -> Any:
     letters = list(byte_letters().values())
     words = Tokenizer(BPE({name: i for i, name in enumerate([*letters, "\u0120a"])}, [("\u0120", "a")]))
     words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    special = ["<end>", "<system>", "<user>", "<assistant>", "<turn>"]
+    special = ["<end>", "<system>", "<user>", "<assistant>", "<turn>", *more]
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, eos_token="<end>", additional_special_tokens=special[1:]
     )
@@ -83,11 +83,11 @@ def byte_tokenizer() -> Any:
     return tokenizer
 
 
-def save_bytes(folder: Any) -> Any:
+def save_bytes(folder: Any, *more: str) -> Any:
     """A model with this tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = byte_tokenizer()
+    tokenizer = byte_tokenizer(*more)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048, initializer_range=0.5,

@@ -21,6 +21,8 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
+from draftwood.engines.files.vocabulary import MESSAGE_MARKS
+from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 
 Message = Mapping[str, Any]
@@ -138,6 +140,7 @@ def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
     else:
         ids = getattr(tokenizer, "all_special_ids", ())
         names = tokenizer.convert_ids_to_tokens(ids) if ids else []
+    names = [*names, *(name for name in MESSAGE_MARKS if single_token(tokenizer, name) is not None)]
     longest = sorted({name for name in names if name and len(name) > 1}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest))) if longest else None
 
@@ -176,8 +179,10 @@ def _turn(tokenizer: Any) -> _Ending | None:
         return None
     if not after or open_[: len(closed)] != closed or len(open_) == len(closed):
         return None
-    end, shown = int(after[0]), {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-    return None if tokenizer.decode([end], **shown) else _Ending(tuple(open_[len(closed) :]), end)
+    end = int(after[0])
+    if end == single_token(tokenizer, "<|end|>") and single_token(tokenizer, "<|return|>") is not None:
+        return None  # in harmony a thought ends so, too
+    return None if decoder(tokenizer)([end]) else _Ending(tuple(open_[len(closed) :]), end)
 
 
 def _rendered(tokenizer: Any, messages: Any, *, add_generation_prompt: bool) -> list[int]:

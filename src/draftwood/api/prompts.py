@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 from draftwood.api.chat_template import CALLS, fitted, guarded
+from draftwood.api.thoughts import without_thoughts
 from draftwood.engines.tokens.fingerprint import remembered
 from draftwood.errors import DraftwoodError, PromptError, UsageError
 from draftwood.files.foreign import whole
@@ -70,11 +71,6 @@ def as_ids(prompt: Any, tokenizer: Any) -> list[int]:
     if odd := [i for i in prompt if not isinstance(i, Integral) or isinstance(i, bool)]:
         raise PromptError(f"a prompt of {type(odd[0]).__name__} cannot be read: {_KINDS}")
     return [int(i) for i in prompt]
-
-
-def decoder(tokenizer: Any, *, special: bool = False) -> Callable[[Sequence[int]], str]:
-    """Return a function from token ids to text, without ``special`` tokens and without cleaning up spaces."""
-    return partial(tokenizer.decode, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
 
 
 def _is_one(given: Any) -> bool:
@@ -152,8 +148,8 @@ def render(
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
     """
-    plain = plain_messages(messages)
-    if not getattr(needed(tokenizer), "chat_template", None):
+    plain = without_thoughts(plain_messages(messages), needed(tokenizer))
+    if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
             "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, "
             "--prompts FILE --raw), or take an instruct model"

@@ -25,7 +25,6 @@ from draftwood.api.checks import (
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.api.generation import Generation
 from draftwood.api.learned import fresh, learned
-from draftwood.api.prompts import decoder
 from draftwood.api.target import target_of
 from draftwood.api.text import StopStrings
 from draftwood.api.user_texts import UserTexts, check_tokenizer, predicting, saving
@@ -35,6 +34,7 @@ from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.load import load as load_drafters
+from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
 from draftwood.grammar.drafter import GrammarDrafter
 from draftwood.grammar.follower import Follower, GrammarProcessor

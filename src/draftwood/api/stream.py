@@ -11,6 +11,7 @@ from draftwood.api.generation import Generation, recorded
 from draftwood.api.prompts import Prompt, as_prompts
 from draftwood.api.setup import DrafterSpec, Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
+from draftwood.api.thoughts import thought_reader
 from draftwood.api.user_texts import CorpusGiven, MemoryGiven, Prediction, Text, per_prompt
 from draftwood.contracts import Planner, Rule
 from draftwood.contracts.declaring import refuse_mismatch
@@ -221,7 +222,9 @@ class _Writer:
     def __init__(self, setup: Setup, sequence: ActiveSequence, generation: Generation, prompt: int) -> None:
         self._generation = generation
         spelling = Spelling(setup.tokenizer) if setup.tokenizer else None
-        self._builder = TextBuilder(spelling, stop_strings_of(sequence.request), prompt) if spelling else None
+        thoughts = thought_reader(setup.tokenizer, sequence.request.prompt) if spelling else None
+        stop = stop_strings_of(sequence.request)
+        self._builder = TextBuilder(spelling, stop, prompt, thoughts) if spelling else None
         generation.prefill_s = sequence.prefill_s
 
     def take(self, emission: Emission, names: Sequence[str]) -> Iterator[Piece]:

@@ -11,9 +11,9 @@ from functools import cache, cached_property
 from itertools import takewhile
 from typing import Any
 
-from draftwood.api.prompts import decoder
+from draftwood.api.thoughts import ThoughtReader
 from draftwood.decoding.request import Request
-from draftwood.engines.tokens.file_tokenizer import FileTokenizer
+from draftwood.engines.tokens.file_tokenizer import FileTokenizer, decoder
 from draftwood.errors import UsageError
 from draftwood.files.foreign import whole
 
@@ -84,11 +84,16 @@ class TextBuilder:
 
     Text that may be the beginning of a stop string is held back, as is what the tokens to come may still change:
     the bytes of a character, tokens of a byte each in a row, and everything where a decoder changes the text as a
-    whole. Special tokens are no part of the text; a stop string may hold their names.
+    whole. Special tokens are no part of the text; a stop string may hold their names. ``thoughts`` puts what the
+    model thinks between tags.
     """
 
-    def __init__(self, spelling: Spelling, stop: StopStrings | None = None, prompt: int = 0) -> None:
+    def __init__(
+        self, spelling: Spelling, stop: StopStrings | None = None, prompt: int = 0,
+        thoughts: ThoughtReader | None = None,
+    ) -> None:  # fmt: skip
         self._spelling, self._stop, self._prompt = spelling, stop, prompt
+        self._thoughts = None if thoughts is None or spelling.only_whole else thoughts
         self._ids: list[int] = []  # without special tokens
         # ids[prefix:] are decoded again with the next token; ids[:read] end with a whole character; of the text of
         # ids[prefix:], `done` characters were taken.
@@ -100,8 +105,9 @@ class TextBuilder:
 
     def push(self, token: int, source: str) -> list[Piece]:
         """Add a token; returns what can be shown now."""
-        name = self._spelling.special(token)
-        if name:
+        if self._thoughts is not None and not self._is_text(self._thoughts, token, source):
+            pass
+        elif name := self._spelling.special(token):
             self._add(name if self._stop else "", None, self._prefix, self._read, self._done)
         elif self._spelling.only_whole:
             self._ids.append(token)
@@ -126,6 +132,18 @@ class TextBuilder:
         if self._stop is not None:
             self._cut(len(self._stop.cut(self._left)))
         return self._show(len(self._left))
+
+    def _is_text(self, thoughts: ThoughtReader, token: int, source: str) -> bool:
+        """Whether a token is text; adds what stands before it, and the name of one that is none."""
+        mark, is_text = thoughts.read(token)
+        if mark or not is_text:
+            if self._read < len(self._ids):
+                self._take(self._unread(), 0, self._source)  # no bytes of a character lie behind the mark
+                self._ids, self._prefix, self._read, self._done = [], 0, 0, 0
+            name = self._spelling.full([token]) if self._stop and not is_text else ""
+            self._add(name, None, self._prefix, self._read, self._done)
+            self._add(mark, source, self._prefix, self._read, self._done)
+        return is_text
 
     def _unread(self) -> str:
         """Return the text of the tokens that are decoded again with the next one."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import typer
 
-from draftwood.api.prompts import decoder
+from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.files.foreign import mended
 from draftwood.files.paths import is_stream
 from draftwood.local.machine import threads_given

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from draftwood.api.generation import recorded
 from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
+from draftwood.api.thoughts import thought_reader
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.serve.calls import THINKING, CallReader, Event
+from draftwood.serve.calls import CLOSING, OPENING, THINKING, CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
@@ -47,13 +48,13 @@ class Choice:
 
     ``index`` is its number among the choices of a request. ``tags`` are control tokens that the reader of calls
     sees and no client does. Of a silent choice no new token is returned, only the prompt's. ``prompt_text`` is the
-    prompt as the client wrote it, None where it did not write text.
+    prompt as the client wrote it, None where it did not write text. In a chat, thoughts are between tags.
     """
 
     def __init__(
         self, setup: Setup, request: Request, loop: asyncio.AbstractEventLoop, index: int = 0,
         logprobs: LogprobRecorder | None = None, namespace: str = "", *, is_silent: bool = False,
-        tools: ToolUse | None = None, tags: Mapping[str, int],
+        tools: ToolUse | None = None, tags: Mapping[str, int], is_chat: bool = True,
     ) -> None:  # fmt: skip
         self.names = setup.names
         self._predicts = [takes_of(drafter).prediction for drafter in setup.drafters]
@@ -61,13 +62,16 @@ class Choice:
         self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self._tools, self._reader = tools, None
+        thoughts = thought_reader(setup.tokenizer, request.prompt) if is_chat else None
         if tools is not None:  # a forced call comes at once, whatever the template has opened
-            thinks = self.spelling.full(request.prompt[-16:]).rstrip().endswith(THINKING) and not tools.forced
-            self._reader = CallReader(tools.parameters, tags, thinks=thinks)
+            ends = self.spelling.full(request.prompt[-16:]).rstrip()
+            thinks = thoughts is None and ends.endswith(THINKING) and not tools.forced
+            hidden = {tag for tag in tags if thoughts is None or tag in (OPENING, CLOSING)}
+            self._reader = CallReader(tools.parameters, hidden, thinks=thinks)
         self.prompt_text: str | None = None
         stop = stop_strings_of(request)
-        self._spelled = None if logprobs is None else SpelledText(self.spelling, stop)
-        self._builder = self._spelled or TextBuilder(self.spelling, stop)
+        self._spelled = None if logprobs is None else SpelledText(self.spelling, stop, thoughts)
+        self._builder = self._spelled or TextBuilder(self.spelling, stop, thoughts=thoughts)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
         self.job = ServedText(request, self._deliver, namespace)
         self.generation = setup.generation(request)

@@ -16,9 +16,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from draftwood.api.prompts import check_fits, decoder, render
+from draftwood.api.prompts import check_fits, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
+from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes

@@ -136,7 +136,7 @@ class ChoiceMaker:
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
             found.append(Choice(
                 setup, own, self.loop, number, logprobs, self.namespace, is_silent=most == 0, tools=tools,
-                tags=tags,
+                tags=tags, is_chat=isinstance(asked, ChatRequest),
             ))  # fmt: skip
         return found
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.api.text import Piece, Spelling, StopStrings, TextBuilder, as_text
+from draftwood.api.thoughts import ThoughtReader
 from draftwood.contracts import Sampling, Scores
 from draftwood.verify.sampling import distribution
 
@@ -101,8 +102,10 @@ class SpelledText(TextBuilder):
     The first ``shown`` of them have no bytes in text that is held back.
     """
 
-    def __init__(self, spelling: Spelling, stop: StopStrings | None = None) -> None:
-        super().__init__(spelling, stop)
+    def __init__(
+        self, spelling: Spelling, stop: StopStrings | None = None, thoughts: ThoughtReader | None = None
+    ) -> None:
+        super().__init__(spelling, stop, thoughts=thoughts)
         self._spelled_by = spelling
         self._group: list[int] = []  # tokens since the last one that completed a character
         self._told = self._characters = 0

@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from draftwood.api.prompts import decoder, plain_messages
+from draftwood.api.prompts import plain_messages
+from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.serve.calls import CLOSING, OPENING, TAGS
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool

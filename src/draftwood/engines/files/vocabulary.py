@@ -42,7 +42,7 @@ _NO_ENDS = (
 """Where a vocabulary has one of the first names and one of the second, the third ends no answer and is a token of
 another kind: in harmony (gpt-oss) ``<|end|>`` ends a message, which may be a thought, and in gemma4 ``</s>`` is
 text."""
-_OF_MESSAGES = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
+MESSAGE_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 """Of harmony: what messages consist of besides text. They are shown, since without them one message runs into
 another."""
 
@@ -251,7 +251,7 @@ class FileVocabulary:
         for token in self._named(_ENDS):
             ends.add(token)
             self.kinds[token] |= CONTROL
-        self.kinds[self._named(_OF_MESSAGES)] = USER_DEFINED
+        self.kinds[self._named(MESSAGE_MARKS)] = USER_DEFINED
         ends |= {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
         for first, second, name, kind in _NO_ENDS:
             if self._named(first) and self._named(second) and name in self.ids:

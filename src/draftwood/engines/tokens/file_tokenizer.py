@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal
 
 from draftwood.errors import ModelError, UsageError
@@ -32,6 +32,17 @@ def ids_of(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:
         (found,) = tokenizer.encode_batch_fast([text], add_special_tokens=special)
     ids: list[int] = found.ids
     return ids
+
+
+def decoder(tokenizer: Any, *, special: bool = False) -> Callable[[Sequence[int]], str]:
+    """Return a function from token ids to text, without ``special`` tokens and without cleaning up spaces."""
+    return partial(tokenizer.decode, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+
+
+def single_token(tokenizer: Any, name: str) -> int | None:
+    """Return the token of this name, None where there is none."""
+    ids = tokenizer(name, add_special_tokens=False)["input_ids"]
+    return int(ids[0]) if len(ids) == 1 and decoder(tokenizer, special=True)(ids) == name else None
 
 
 def render(template: str, messages: Iterable[Mapping[str, Any]], **values: Any) -> str:

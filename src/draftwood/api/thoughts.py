@@ -1,0 +1,121 @@
+"""What a model thinks before it answers, told apart by tokens: each family marks it in a way of its own.
+
+Most models write ``<think>...</think>``, which is text. Others use tokens that texts leave out, so that a thought
+and the answer would run into each other: gpt-oss writes messages with headers (harmony), gemma4 a channel,
+ministral ``[THINK]``. Whatever the tokens, here a thought stands between `OPENING` and `CLOSING`.
+
+Formats: https://cookbook.openai.com/articles/openai-harmony, and the chat templates of the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from draftwood.engines.tokens.file_tokenizer import decoder, single_token
+from draftwood.engines.tokens.fingerprint import remembered
+
+OPENING, CLOSING = "<think>", "</think>"
+_THOUGHT = re.compile(f"{OPENING}(.*?){CLOSING}", re.DOTALL)
+
+_Part = Literal["header", "within", "message", "line", "thought", "end"]
+_FORMATS: tuple[Mapping[str, _Part], ...] = (
+    {"<|start|>": "header", "<|channel|>": "header", "<|constrain|>": "within", "<|message|>": "message",
+     "<|end|>": "end"},
+    {"<|channel>": "line", "<channel|>": "end"},
+    {"[THINK]": "thought", "[/THINK]": "end"},
+    {OPENING: "thought", CLOSING: "end"},
+)  # fmt: skip
+"""Tokens of each format, by what they begin: a header that ends where its message begins, or with its line; a
+thought; what is none. ``within`` is a part of a header."""
+_THINKING = "analysis"  # the first word of the header of a thought
+_LONGEST = 32  # tokens of a header; of more, it is text
+
+
+class _State(NamedTuple):
+    where: Literal["text", "header", "line", "thought"] = "text"
+    header: tuple[int, ...] = ()
+    is_open: bool = False  # a thought was begun and not ended
+
+
+class ThoughtReader:
+    """Reads the tokens of one answer behind its ``prompt``, which may end within a thought.
+
+    ``parts`` are the tokens of a format, by what they begin.
+    """
+
+    def __init__(self, tokenizer: Any, parts: Mapping[int, _Part], prompt: Sequence[int]) -> None:
+        self._parts, self._shown, self._full = parts, decoder(tokenizer), decoder(tokenizer, special=True)
+        self._state = _State()
+        last = next((place for place in range(len(prompt) - 1, -1, -1) if prompt[place] in parts), len(prompt))
+        for token in prompt[max(0, last - _LONGEST) :]:
+            self.read(token)
+        begun = self._state.where  # the role in a header is the prompt's: text may follow it at once
+        self._state = _State("text" if begun == "header" else begun, self._state.header)
+
+    def read(self, token: int) -> tuple[str, bool]:
+        """Return the text that stands before a token, and whether the token is text, too."""
+        mark, is_text, self._state = self._read(token, *self._state)
+        return mark, is_text
+
+    def _read(self, token: int, where: str, header: tuple[int, ...], is_open: bool) -> tuple[str, bool, _State]:
+        part = self._parts.get(token)
+        if part is None and where in ("header", "line"):
+            return self._more(where, (*header, token), is_open)
+        if part is None:
+            begins = where == "thought" and not is_open and bool(self._shown([token]))
+            return OPENING if begins else "", True, self._state._replace(is_open=is_open or begins)
+        if part == "within":
+            return "", False, self._state
+        if part in ("header", "line"):
+            return "", False, _State("line" if part == "line" else "header", (), is_open)
+        if part == "thought" or (part == "message" and self._full(header).split()[:1] == [_THINKING]):
+            return "", False, _State("thought", (), is_open)
+        return CLOSING if is_open else "", False, _State()
+
+    def _more(self, where: str, header: tuple[int, ...], is_open: bool) -> tuple[str, bool, _State]:
+        """Return the same for one more token of a header."""
+        text = self._full(header)
+        if where == "line" and "\n" in text:
+            rest = text.partition("\n")[2]
+            return OPENING + rest if rest else "", False, _State("thought", (), bool(rest))
+        if len(header) > _LONGEST:
+            return self._shown(header), False, _State("text", (), is_open)
+        return "", False, self._state._replace(header=header)
+
+
+def thought_reader(tokenizer: Any, prompt: Sequence[int]) -> ThoughtReader | None:
+    """Return what reads the answer to a prompt; None for a model whose thoughts are text, or that has none."""
+    parts = _parts_of(tokenizer)
+    return ThoughtReader(tokenizer, parts, prompt) if parts else None
+
+
+def without_thoughts(messages: Sequence[dict[str, Any]], tokenizer: Any) -> list[dict[str, Any]]:
+    """Return messages with the thoughts of answers in ``reasoning_content``, where templates look for them.
+
+    Those of models whose thoughts are text stay as they are: their templates find them.
+    """
+    return [_without(one) for one in messages] if _parts_of(tokenizer) else list(messages)
+
+
+def _without(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if message["role"] != "assistant" or not isinstance(content, str) or OPENING not in content:
+        return message
+    thoughts, text = "".join(_THOUGHT.findall(content)), _THOUGHT.sub("", content)
+    return {"reasoning_content": thoughts, **message, "content": text} if thoughts else message
+
+
+def _parts_of(tokenizer: Any) -> Mapping[int, _Part]:
+    return remembered(tokenizer, "thoughts", len(tokenizer), _found)
+
+
+def _found(tokenizer: Any) -> Mapping[int, _Part]:
+    for format_ in _FORMATS:
+        ids = {name: single_token(tokenizer, name) for name in format_}
+        found = {token: format_[name] for name, token in ids.items() if token is not None}
+        is_text = OPENING in format_ and any(decoder(tokenizer)([token]) for token in found)
+        if len(found) == len(format_) and not is_text:
+            return found
+    return {}

@@ -1,0 +1,99 @@
+"""What gpt-oss thinks stands between tags in its chats, and its next prompt has the answer alone."""
+
+from __future__ import annotations
+
+import httpx2 as httpx  # comes with the openai package
+import pytest
+
+from draftwood.api.conversation import Conversation
+from draftwood.api.setup import Setup
+from tests.api.test_thoughts import HARMONY
+from tests.serve.conftest import running
+from tests.serve.scripted import save_bytes, scripted, spell
+
+LOOK = {"type": "function", "function": {"name": "look"}}
+CALL = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+TEXT = "<think>The user</think>Hello"
+
+
+def answer(tokenizer, text):
+    frame = ("<|channel|>", b"analysis", "<|message|>", b"The user", "<|end|>", "<|start|>", b"assistant")
+    return spell(tokenizer, *frame, "<|channel|>", b"final", "<|message|>", text.encode(), "<end>")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_bytes(tmp_path_factory.mktemp("harmony") / "bytes", *HARMONY)
+
+
+@pytest.fixture(scope="module")
+def written():
+    return []
+
+
+@pytest.fixture(scope="module")
+def url(folder, written):
+    setup = Setup(str(folder), None, "none", "fixed:1")
+    with running(scripted(setup, lambda _: answer(setup.tokenizer, written[-1]), margin=40)) as server:
+        yield f"{server.url}/v1"
+
+
+def ask(url, route="chat/completions", **more):
+    asked = {"model": "tiny", "max_tokens": 200, "messages": [{"role": "user", "content": "a"}]} | more
+    return httpx.post(f"{url}/{route}", json=asked, timeout=60).raise_for_status()
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": [LOOK]}, {"logprobs": True, "top_logprobs": 1}, {"stop": ["\n\n"]}]
+)
+def test_a_thought_stands_between_tags(url, written, more):
+    written.append("Hello")
+    (choice,) = ask(url, **more).json()["choices"]
+    assert choice["message"]["content"] == TEXT
+    if more.get("logprobs"):
+        told = b"".join(bytes(one["bytes"]) for one in choice["logprobs"]["content"])
+        assert told.decode() == TEXT
+
+
+def test_a_call_behind_a_thought_is_a_call_and_one_within_is_none(url, written):
+    written.append(CALL)
+    (choice,) = ask(url, tools=[LOOK]).json()["choices"]
+    assert choice["message"]["content"] == "<think>The user</think>"
+    assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == ["look"]
+
+
+def test_a_stream_tells_the_same(url, written):
+    written.append("Hello")
+    lines = ask(url, stream=True).text.split("\n\n")
+    pieces = [httpx.Response(200, text=line[6:]).json() for line in lines if line.startswith("data: {")]
+    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in pieces) == TEXT
+
+
+def test_a_text_that_is_no_chat_is_told_as_the_model_wrote_it(url, written):
+    written.append("Hello")
+    found = ask(url, "completions", prompt="a").json()["choices"][0]["text"]
+    assert found == "analysisThe userassistantfinalHello"
+
+
+class Says:
+    """A processor by which a model writes an answer."""
+
+    def __init__(self, ids):
+        self._ids, self._start = ids, None
+
+    def __call__(self, prefix, row):
+        length = prefix.shape[-1]
+        self._start = length if self._start is None else self._start
+        row[..., self._ids[min(length - self._start, len(self._ids) - 1)]] = 1e4
+        return row
+
+
+def test_the_next_question_of_a_conversation_follows_the_answer_alone(folder):
+    tokenizer = Setup(str(folder), None, "none", "fixed:1").tokenizer
+    says = Says(answer(tokenizer, "Hello"))
+    with Conversation(str(folder), drafters="none", logits_processor=[says]) as talk:
+        assert "".join(piece.text for piece in talk.say("a")) == TEXT
+        assert talk.messages[-1]["content"] == TEXT
+        list(talk.say("b"))
+        prompt = "<user>a<turn><assistant>Hello<turn><user>b<turn><assistant>"
+        assert talk.generation.prompt_tokens == len(tokenizer(prompt)["input_ids"])
