@@ -1,11 +1,13 @@
 """fetch, info."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from draftwood.errors import FetchError
 from draftwood.local.catalogue import CATALOGUE
+from tests.engines.tiny_gguf import write_gguf
 
 
 @pytest.fixture
@@ -88,3 +90,34 @@ def test_info_as_json_also_without_torch(draftwood, cache, monkeypatch):
     monkeypatch.setattr("draftwood.cli.info.package_version", lambda _name: None)
     assert draftwood("info", "--json").document["threads"] is None
     assert "not installed" in draftwood("info").out
+
+
+def test_info_of_a_model_says_how_fast_it_can_be_and_what_it_needs(draftwood, monkeypatch, tmp_path):
+    path = write_gguf(tmp_path / "tiny.gguf", kind="Q8_0", template="{{ messages[0].content }}")
+    monkeypatch.setattr("draftwood.local.memory_speed.memory_speed", lambda _: 2_000_000_000)
+    monkeypatch.setattr("draftwood.local.machine.cores", lambda: 2)
+    found = draftwood("info", str(path), "--json").document
+    assert found["engine"] == "cpu"
+    assert found["tokens_per_second"] == pytest.approx(2e9 / found["read"])
+    said = dict(line.split(None, 1) for line in draftwood("info", str(path)).out.splitlines())
+    assert said["engine"] == "cpu, draftwood's own"
+    assert said["model"].startswith("llama, ")
+    assert "for every 1,000 tokens of a text" in said["memory"]
+    assert re.match(
+        r"at best [\d,.]+ tokens/s without drafts: a token reads .* and 2 threads read 2.0 GB/s here",
+        said["speed"],
+    )
+
+
+def test_info_of_a_model_that_nothing_here_runs(draftwood, monkeypatch, tmp_path):
+    path = write_gguf(tmp_path / "tiny.gguf", kind="Q8_0", template="{{ messages[0].content }}")
+    monkeypatch.setattr("draftwood.local.memory_speed.memory_speed", lambda _: 2_000_000_000)
+    monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
+    assert "none here runs it: " in draftwood("info", str(path)).out
+
+
+def test_info_of_a_folder_that_transformers_alone_reads(draftwood, tiny):
+    assert re.fullmatch(
+        r"model +tiny\nengine +transformers, if it can; draftwood's own does not: .*\n",
+        draftwood("info", tiny).out,
+    )

@@ -5,19 +5,32 @@ from __future__ import annotations
 import json
 import os
 import platform
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from typer import Argument
 
 from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
 from draftwood.local.catalogue import DEFAULT_MODEL
 from draftwood.measure.records.provenance import package_version
+from draftwood.measure.wording import count as count_of
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bits; transformers in float32
 
 
-def info(as_json: options.Json = False) -> None:
-    """Show models, versions, engines, devices and the cache folder."""
+def info(
+    model: Annotated[
+        str | None,
+        Argument(metavar="FILE", help="Tell of this GGUF file or folder instead."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show models, versions, engines, devices and the cache folder; or what a FILE needs, before it is loaded."""
+    if model is not None:
+        _tell_of(model, as_json)
+        return
     found = collect()
     if as_json:
         screen.say(json.dumps(found, indent=2))
@@ -39,6 +52,52 @@ def info(as_json: options.Json = False) -> None:
         "drafters": ", ".join(found["drafters"]),
     }  # fmt: skip
     screen.show_facts({name: "not installed" if value is None else value for name, value in lines.items()})
+
+
+def _tell_of(model: str, as_json: bool) -> None:
+    """Show what a model's files say."""
+    from draftwood.local.machine import cores, free_memory
+    from draftwood.local.memory_speed import memory_speed
+    from draftwood.models.forecast import forecast
+
+    found, threads = forecast(model), cores()
+    speed = memory_speed(threads)
+    most = speed / found.read if found.read else None
+    facts = {
+        **asdict(found), "free": free_memory(), "threads": threads, "bytes_per_second": speed,
+        "tokens_per_second": most,
+    }  # fmt: skip
+    if as_json:
+        screen.say(json.dumps(facts, indent=2))
+        return
+    count = f"{found.weights / 1e9:.1f} billion" if found.weights >= 1e9 else f"{found.weights / 1e6:,.0f} million"
+    memory, at_best = f"{_gigabytes(found.needed)} of weights", "not known for this engine"
+    if found.context is not None:
+        memory += f", {_gigabytes(1000 * found.context)} for every 1,000 tokens of a text"
+    if facts["free"] is not None:
+        memory += f"; {_gigabytes(facts['free'])} are free here"
+    if most is not None and found.read is not None:
+        at_best = (
+            f"at best {most:,.{max(0, 1 - int(most >= 10))}f} tokens/s without drafts: a token reads "
+            f"{_gigabytes(found.read)}, and {count_of(threads, 'thread')} read {_gigabytes(speed)}/s here"
+        )
+    engine = {"engine": _said_choice(found.engine, found.reason)}
+    if not found.weights:
+        screen.show_facts({"model": found.model, **engine})
+        return
+    said = f"{found.model}, {count} weights, most of them {found.kind}"
+    screen.show_facts({"model": said, **engine, "memory": memory, "speed": at_best})
+
+
+def _said_choice(engine: str | None, reason: str | None) -> str:
+    if engine is None:
+        return f"none here runs it: {reason}" if reason else "none here runs it"
+    own = {"cpu": "cpu, draftwood's own"}.get(engine, engine)
+    return own if reason is None else f"{own}, if it can; draftwood's own does not: {reason}"
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def collect() -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""What a model's files say before it is loaded: which engine runs it, what it reads, how much memory it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from draftwood.engines.files.formats import TILE, padded
+from draftwood.engines.files.gguf_file import GgufFile, Tensor
+from draftwood.engines.files.gguf_types import growth, kind_of
+from draftwood.engines.files.hub_model import HubModel, weights_of
+from draftwood.errors import DraftwoodError, ModelError, UnsupportedModelError, UsageError
+from draftwood.local.find import find
+from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, is_installed
+
+_OF_EXPERTS = re.compile(r"blk\.\d+\.ffn_(gate|up|down|gate_up)(_exps|\.\d+)\.weight")
+_LAYER = re.compile(r"blk\.(\d+)\.")
+_ROWS_IN_FILE = "per_layer_token_embd.weight"  # of which a token reads one row, from the file
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a model will need and can do.
+
+    ``engine`` runs it, None if none here does; ``reason``: why not our own, or why none. ``weights`` counts
+    numbers, ``kind`` is the type that most of them have. ``needed`` are bytes of weights in memory, ``read`` those
+    of them that a token reads, ``context`` those that each token of a text takes; None where this is not known.
+    """
+
+    model: str
+    weights: int
+    kind: str
+    engine: str | None
+    reason: str | None
+    needed: int
+    read: int | None
+    context: int | None
+
+
+def forecast(name: str | os.PathLike[str]) -> Forecast:
+    """Look at a GGUF file or a folder.
+
+    Raises `UsageError` for a name of the hub, and as `find`; `ModelError` for files that are damaged.
+    """
+    place = find(name)
+    if isinstance(place, str):
+        raise UsageError(f"{name} is a name of the hub: name a GGUF file or a folder that is here")
+    engine, source = choose(place, FASTEST, device="cpu")
+    assert isinstance(source, Path)
+    runs, reason, context, file = _choice(engine, source)
+    metadata = {} if file is None else file.metadata
+    tensors = _tensors(source) if file is None else file.tensors
+    kinds = Counter[str]()
+    for one in tensors.values():
+        kinds[one.kind] += prod(one.shape)
+    return Forecast(
+        str(metadata.get("general.architecture", source.name)), kinds.total(),
+        max(kinds, key=kinds.__getitem__, default=""), runs, reason,
+        sum(_size(one) for one in tensors.values() if one.name != _ROWS_IN_FILE),
+        None if file is None else _read(tensors, metadata), context,
+    )  # fmt: skip
+
+
+def _choice(engine: str, source: Path) -> tuple[str | None, str | None, int | None, GgufFile | HubModel | None]:
+    """Return what `Forecast` has as ``engine``, ``reason`` and ``context``, and the open file or folder."""
+    chosen, context = engine if is_installed(engine) else None, None
+    try:
+        file = _opened(source)
+        if engine == CPU:
+            context = _context(file)
+    except (DraftwoodError, MemoryError) as error:
+        if engine == CPU:
+            chosen = _other(source) if isinstance(error, UnsupportedModelError) else None
+        return chosen, str(error), None, None if source.is_dir() else GgufFile(source)
+    return chosen, None, context, file
+
+
+def _tensors(folder: Path) -> Mapping[str, Tensor]:
+    """Return the tensors of a folder, none where they are kept in a way that transformers alone reads."""
+    try:
+        return weights_of(folder)[1]
+    except ModelError:
+        return {}
+
+
+def _opened(source: Path) -> GgufFile | HubModel:
+    from draftwood.engines.cpu.weights import opened
+
+    return opened(source)
+
+
+def _other(source: Path) -> str | None:
+    """Return the engine that may run what our own does not."""
+    other = TRANSFORMERS if source.is_dir() else LLAMA_CPP
+    return other if is_installed(other) else None
+
+
+def _context(file: GgufFile | HubModel) -> int:
+    """Return how many bytes our own engine keeps of each token; raises what it would raise when it loads weights,
+    which are not read."""
+    from draftwood.engines.cpu.code.kernels import kernels
+    from draftwood.engines.cpu.weights import Weights
+    from draftwood.engines.files.vocabulary import FileVocabulary
+    from draftwood.engines.tokens.tokenizer import HubTokenizer
+
+    if isinstance(file, GgufFile):
+        FileVocabulary(file.metadata)
+    else:
+        HubTokenizer(file.path)
+    shape = Weights(file, kernels(None)).shape
+    owners = {one.source: one for one in shape.sizes if one.kv_heads}
+    return sum(one.kv_heads * 2 * (one.head_size + padded(one.head_size, TILE)) for one in owners.values())
+
+
+def _size(tensor: Tensor) -> int:
+    """Return the bytes of a tensor in memory, 0 for one of an unknown type."""
+    try:
+        return tensor.known.nbytes + growth(tensor, kind_of(tensor, None))
+    except UnsupportedModelError:
+        return 0
+
+
+def _read(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> int:
+    """Return how many bytes of weights a token reads: of experts those that it chooses, of tables a row."""
+    kind = metadata.get("general.architecture")
+    numbers = [metadata.get(f"{kind}.{name}") for name in ("expert_used_count", "expert_count")]
+    used, experts = (one if isinstance(one, int) and one > 0 else 1 for one in numbers)
+    layers, ahead = (metadata.get(f"{kind}.{name}", 0) for name in ("block_count", "nextn_predict_layers"))
+    tables = (_ROWS_IN_FILE, "token_embd.weight") if "output.weight" in tensors else (_ROWS_IN_FILE,)
+    found = 0.0
+    for name, tensor in tensors.items():
+        layer = _LAYER.match(name)
+        if name not in tables and not (layer and ahead and int(layer[1]) >= layers - ahead):
+            found += _size(tensor) * (used / experts if _OF_EXPERTS.fullmatch(name) else 1)
+    return round(found)
