@@ -140,7 +140,7 @@ def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
     else:
         ids = getattr(tokenizer, "all_special_ids", ())
         names = tokenizer.convert_ids_to_tokens(ids) if ids else []
-    names = [*names, *(name for name in MESSAGE_MARKS if single_token(tokenizer, name) is not None)]
+    names = [*names, *(name for name in (*MESSAGE_MARKS, "<|end|>") if single_token(tokenizer, name) is not None)]
     longest = sorted({name for name in names if name and len(name) > 1}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest))) if longest else None
 
