@@ -1,9 +1,19 @@
-"""Passes of our own engine beside a llama.cpp library's: milliseconds by tokens, in turns, and reading a prompt.
+"""What passes over a GGUF file take, as a share of the memory's speed, beside llama.cpp; one process at a time.
 
-    python benchmarks/cpu_passes.py MODEL.gguf [--random 1.1b] [--llama FOLDER] [--threads 2] [--rounds 20]
+    python benchmarks/cpu_passes.py MODEL.gguf [--random qwen3.5-4b] [--llama FOLDER] [--floats] [-o ROW.json]
 
-``--random 1.1b`` first writes MODEL.gguf: random weights in the shape of a model, see `shapes`. ``--llama`` names
-a folder with libllama.so and its builds, as the wheel muthuishere-modelnexus 0.2.1 has one.
+Arms take turns, each in a process of its own: the memory's speed, our engine, llama.cpp (``--llama``: a folder of
+libraries with several builds, as the wheel muthuishere-modelnexus 0.2.1 has one, of which the fastest is taken, or
+the one library of xllamacpp). Printed are a table and JSON: median milliseconds of passes by their tokens.
+
+- The memory's speed is that of one sum over numbers that fill no cache (BLAS's dot product, nothing is written).
+- Bytes of a token are those of the matrices that a pass over it reads, of a mixture the used experts; keys and
+  values are left out. Our engine's are as it has them in memory, llama.cpp's as they are in the file.
+- ``--random`` first writes MODEL.gguf: see `shapes`.
+- ``--floats`` compares scores of a text, token by token, with those of our engine on the same weights as float32,
+  for which it writes a file beside the other: KL divergence in nats.
+
+A model with recurrent layers takes no tokens back in llama.cpp: its text grows by each pass.
 """
 
 from __future__ import annotations
@@ -12,19 +22,32 @@ import argparse
 import ctypes as c
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
+from tempfile import TemporaryDirectory
+from threading import Thread
 from time import perf_counter
+from typing import Any
 
+import gguf
 import numpy as np
-from shapes import SHAPES
+from numpy.typing import NDArray
+from shapes import SHAPES, say
 
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_file import GgufFile, Tensor
+from draftwood.engines.tokens.tokenizer import GgufTokenizer
 from draftwood.local.machine import processor
 from draftwood.tree import TokenTree
 
-WIDTHS = (1, 2, 4, 8, 16, 32)
+WIDTHS = (1, 4, 8, 16)
+_BATCH = 512  # tokens that llama.cpp reads at once
+_NUMBERS = 1 << 28  # of the array whose reading is timed: 1 GiB
+_READINGS = 8
+_COMPARED = 64  # tokens whose scores are compared
 
 
 class _Settings(c.Structure):
@@ -44,14 +67,17 @@ class _Batch(c.Structure):
 
 
 class LlamaLibrary:
-    """A model in a library of llama.cpp, in its default settings; the fastest build in the folder is taken."""
+    """A model in a library of llama.cpp, in its default settings.
 
-    def __init__(self, folder: Path, model: Path, *, threads: int, context: int = 4096) -> None:
+    ``place`` is the library with all it needs, or a folder of libraries whose fastest build is taken.
+    """
+
+    def __init__(self, place: Path, model: Path, *, threads: int, context: int = 4096) -> None:
         os.environ["GGML_LOG_LEVEL"] = "0"
-        for name in ("libggml-base.so", "libggml.so", "libllama.so"):
-            library = c.CDLL(str(folder / name), mode=c.RTLD_GLOBAL)
+        for name in ("libggml-base.so", "libggml.so", "libllama.so") if place.is_dir() else ("",):
+            library = c.CDLL(str(place / name), mode=c.RTLD_GLOBAL)
             if name == "libggml.so":
-                library.ggml_backend_load_all_from_path(str(folder).encode())
+                library.ggml_backend_load_all_from_path(str(place).encode())
         self._library, pointer = library, c.c_void_p
         for name, result, arguments in (
             ("llama_model_default_params", _Settings, []), ("llama_context_default_params", _Settings, []),
@@ -73,75 +99,254 @@ class LlamaLibrary:
         c.cast(c.pointer(settings), c.POINTER(c.c_uint32))[0] = context  # n_ctx is the first field of all releases
         self._context = library.llama_init_from_model(self._model, settings)
         library.llama_set_n_threads(self._context, threads, threads)
-        self._batch = library.llama_batch_init(512, 0, 1)
+        self._batch = library.llama_batch_init(_BATCH, 0, 1)
         self.length = 0
 
     def run(self, ids: Sequence[int], *, scored: bool) -> None:
         """Read tokens behind the text, with scores of all or of the last; they stay until `cut`."""
-        for start in range(0, len(ids), 512):
-            part, batch = ids[start : start + 512], self._batch
+        for start in range(0, len(ids), _BATCH):
+            part, batch = ids[start : start + _BATCH], self._batch
             batch.n_tokens = len(part)
             for i, token in enumerate(part):
                 batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, self.length + i, 1
                 batch.seq_id[i][0], batch.logits[i] = 0, scored or start + i == len(ids) - 1
             if self._library.llama_decode(self._context, batch):
                 raise RuntimeError("llama_decode failed")
-            self._library.llama_get_logits_ith(self._context, len(part) - 1)
+            self._scores = self._library.llama_get_logits_ith(self._context, len(part) - 1)
             self.length += len(part)
 
+    def scores(self, size: int) -> NDArray[np.float32]:
+        """Return the last token's scores, of so many tokens."""
+        return np.ctypeslib.as_array(self._scores, (size,)).copy()
+
     def cut(self, length: int) -> None:
-        """Drop the text behind so many tokens."""
-        self._library.llama_memory_seq_rm(self._library.llama_get_memory(self._context), 0, length, -1)
-        self.length = length
+        """Drop the text behind so many tokens, where the model can."""
+        memory = self._library.llama_get_memory(self._context)
+        if self._library.llama_memory_seq_rm(memory, 0, length, -1):
+            self.length = length
+
+
+def memory(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the bytes a second that one thread reads, and that ``args.threads`` read together."""
+    numbers = np.ones(_NUMBERS, np.float32)
+
+    def seconds(threads: int) -> float:
+        readers = [Thread(target=np.dot, args=(part, part)) for part in np.split(numbers, threads)]
+        before = perf_counter()
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        return perf_counter() - before
+
+    best = [min(seconds(threads) for _ in range(_READINGS)) for threads in (1, args.threads)]
+    return {"speed": [numbers.nbytes / one for one in best]}
+
+
+class Own:
+    """Our engine, with a text."""
+
+    def __init__(self, args: argparse.Namespace, ids: Sequence[int]) -> None:
+        self.target = CpuTarget(args.model, threads=args.threads)
+        ((self._session, _),) = self.target.open([ids])
+
+    def run(self, ids: Sequence[int]) -> Any:
+        """Compute a pass, and forget its tokens; returns its scores."""
+        (found,) = self.target.score([(self._session, ids[0], TokenTree.build(list(ids[1:])))])
+        return found
+
+    def scores(self, token: int) -> NDArray[np.float32]:
+        """Add a token; returns the scores of the next one."""
+        found = np.array(self.run([token]).raw(0))
+        self._session.keep([])
+        return found
+
+    def bytes(self) -> float:
+        """Return the bytes of matrices that a pass over one token reads."""
+        weights = self.target.model.weights
+        share = weights.shape.used / max(1, weights.shape.experts)
+        matrices = [one for layer in weights.matrices for one in layer.values()]
+        return weights.output.packed.nbytes + sum(
+            one.packed.nbytes * (share if one.expert_bytes else 1) for one in matrices
+        )
+
+
+class Llama:
+    """llama.cpp, with a text."""
+
+    def __init__(self, args: argparse.Namespace, ids: Sequence[int]) -> None:
+        self._library = LlamaLibrary(args.llama, args.model, threads=args.threads)
+        self._library.run(ids, scored=False)
+        self._file = GgufFile(args.model)
+
+    def run(self, ids: Sequence[int]) -> None:
+        length = self._library.length
+        self._library.run(ids, scored=True)
+        self._library.cut(length)
+
+    def scores(self, token: int) -> NDArray[np.float32]:
+        self._library.run([token], scored=True)
+        return self._library.scores(self._file.tensors["token_embd.weight"].shape[0])
+
+    def bytes(self) -> float:
+        metadata, tensors = self._file.metadata, self._file.tensors
+        said = {name.partition(".")[2]: value for name, value in metadata.items()}
+        share = said.get("expert_used_count", 0) / max(1, said.get("expert_count", 1))
+        tables = ["per_layer_token_embd.weight", *(["token_embd.weight"] if "output.weight" in tensors else [])]
+        others = f"blk.{said['block_count'] - said.get('nextn_predict_layers', 0)}."  # a block that drafts
+        return sum(
+            tensor.known.nbytes * (share if "_exps." in name else 1)
+            for name, tensor in tensors.items()
+            if name not in tables and not name.startswith(others)
+        )
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """What the process of an engine finds: milliseconds of passes by their tokens, and scores."""
+    file = GgufFile(args.model)
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, file.tensors["token_embd.weight"].shape[0], args.context + max(WIDTHS)).tolist()
+    text = (
+        GgufTokenizer(file.metadata)(Path(__file__).read_text(encoding="utf-8"))["input_ids"] if args.kept else []
+    )
+    begin = text[: args.context] or ids[: args.context]
+    engine = (Llama if args.arm == "llama.cpp" else Own)(args, begin)
+    if args.kept:
+        after = text[args.context : args.context + _COMPARED]
+        np.save(args.kept, np.array([engine.scores(token) for token in after]))
+        return {}
+    taken: dict[int, list[float]] = {width: [] for width in WIDTHS}
+    for turn in range(args.rounds + 1):
+        for width in WIDTHS:
+            before = perf_counter()
+            engine.run(ids[-width:])
+            if turn:  # memory is touched and code is compiled
+                taken[width].append(1e3 * (perf_counter() - before))
+    return {"bytes": engine.bytes(), "ms": taken}
+
+
+class FloatTensor:
+    """A tensor that becomes float32 while it is written; one of which passes take single rows stays as it is."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self.kind = tensor, gguf.GGMLQuantizationType[tensor.kind]
+        self._stays = tensor.name == "per_layer_token_embd.weight"
+        self.dtype = np.dtype(np.uint8 if self._stays else np.float32)
+        self.shape = tensor.known.shape if self._stays else tensor.shape
+        self.nbytes = tensor.known.nbytes if self._stays else 4 * int(np.prod(self.shape))
+
+    def tofile(self, file: Any) -> None:
+        width = self.shape[-1] * self.dtype.itemsize
+        rows = self.nbytes // width
+        step = max(1, (1 << 26) // width)
+        for start in range(0, rows, step):
+            some = self._tensor.rows(slice(start, min(rows, start + step)))
+            (some if self._stays else gguf.quants.dequantize(some, self.kind)).tofile(file)
+
+
+def write_floats(model: Path, path: Path) -> None:
+    """Write a file with the same weights as float32."""
+    file = GgufFile(model)
+    writer = gguf.GGUFWriter(path, file.metadata["general.architecture"])
+    for name, value in file.metadata.items():
+        if name != "general.architecture" and value != []:
+            say(writer, name, value)
+    for name, tensor in file.tensors.items():
+        made = FloatTensor(tensor)
+        writer.add_tensor(name, made, raw_dtype=made.kind if made.dtype == np.uint8 else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def process(args: argparse.Namespace, arm: str, *more: str) -> dict[str, Any]:
+    """Run an arm in a process of its own, where BLAS has one thread."""
+    given = [sys.executable, __file__, str(args.model), "--arm", arm, "--threads", str(args.threads)]
+    given += ["--rounds", str(args.rounds), "--context", str(args.context)]
+    given += ["--llama", str(args.llama)] if args.llama else []
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([*given, *more], env=alone, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def divergences(args: argparse.Namespace, arms: Sequence[str]) -> dict[str, float]:
+    """Return by arm the mean KL divergence of its scores from those of the same weights in float32."""
+    with TemporaryDirectory(dir=args.model.parent) as folder:
+        path, kept = Path(folder, "floats.gguf"), {arm: Path(folder, f"{arm}.npy") for arm in ("float32", *arms)}
+        write_floats(args.model, path)
+        for arm, place in kept.items():
+            given = argparse.Namespace(**vars(args) | ({"model": path} if arm == "float32" else {}))
+            process(given, arm, "--kept", str(place))
+        true, *others = (_logarithms(np.load(place)) for place in kept.values())
+    sums = [np.sum(np.exp(true) * (true - found), axis=1) for found in others]
+    return dict(zip(arms, map(float, map(mean, sums)), strict=True))
+
+
+def _logarithms(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return logarithms of the probabilities of tokens, float64[texts, tokens]."""
+    least = scores - scores.max(axis=1, keepdims=True).astype(np.float64)
+    return least - np.log(np.sum(np.exp(least), axis=1, keepdims=True))
+
+
+def compared(args: argparse.Namespace) -> dict[str, Any]:
+    """Let the arms take turns; returns the row of the file."""
+    arms = ["cpu", *(["llama.cpp"] if args.llama else [])]
+    found: dict[str, list[Any]] = {arm: [] for arm in ("memory", *arms)}
+    for _ in range(args.turns):
+        for arm, results in found.items():
+            results.append(process(args, arm))
+    speeds = [max(speed) / 1e9 for speed in zip(*(one["speed"] for one in found["memory"]), strict=True)]
+    row: dict[str, Any] = {"model": args.model.name, "processor": processor(), "threads": args.threads}
+    row |= {"context": args.context, "memory GB/s": {"1": speeds[0], str(args.threads): speeds[1]}}
+    nearness = divergences(args, arms) if args.floats else {}
+    for arm in arms:
+        size = found[arm][0]["bytes"] / 1e9
+        ms = {width: median(ms for one in found[arm] for ms in one["ms"][str(width)]) for width in WIDTHS}
+        share = size / (ms[1] / 1e3) / speeds[1]
+        row[arm] = {"GB of a token": size, "ms": ms, "share": share, "kl": nearness.get(arm)}
+    return row
+
+
+def line(row: dict[str, Any]) -> str:
+    """Return lines of a table, one for each engine."""
+    heads = "model", "engine", "GB a token", "ms of 1, 4, 8, 16", "of one", "of memory", "times llama.cpp", "KL"
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for arm in ("cpu", "llama.cpp"):
+        if arm not in row:
+            continue
+        found, ms = row[arm], list(row[arm]["ms"].values())
+        gain = row["llama.cpp"]["ms"][1] / ms[0] if "llama.cpp" in row else float("nan")
+        times, of_one = " / ".join(f"{one:.1f}" for one in ms), " / ".join(f"{one / ms[0]:.2f}" for one in ms)
+        near = "" if found["kl"] is None else f"{found['kl']:.5f}"
+        cells = row["model"], arm, f"{found['GB of a token']:.2f}", times, of_one, f"{found['share']:.0%}"
+        lines.append(f"| {' | '.join((*cells, f'{gain:.2f}', near))} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("model", type=Path)
-    options.add_argument("--llama", type=Path)
-    options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--context", type=int, default=300)
-    options.add_argument("--rounds", type=int, default=20)
-    options.add_argument("--prompt", type=int, default=1000)
-    options.add_argument("--random", choices=SHAPES, help="write MODEL.gguf first: random weights of this size")
-    given = options.parse_args()
-    if given.random:
-        SHAPES[given.random]().write(given.model)
-    target = CpuTarget(given.model, threads=given.threads)
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, target.capabilities.vocab_size, given.prompt + given.context + 64).tolist()
-    other = LlamaLibrary(given.llama, given.model, threads=given.threads) if given.llama else None
-    ((session, _),) = target.open([ids[: given.context]])
-    if other is not None:
-        other.run(ids[: given.context], scored=False)
-    taken: dict[tuple[str, int], list[float]] = {}
-    for _ in range(given.rounds):
-        for width in WIDTHS:
-            tree = TokenTree.build(ids[-width:-1]) if width > 1 else TokenTree.empty()
-            before = perf_counter()
-            target.score([(session, ids[0], tree)])
-            taken.setdefault(("cpu", width), []).append(perf_counter() - before)
-            if other is not None:
-                before = perf_counter()
-                other.run(ids[-width:], scored=True)
-                taken.setdefault(("llama.cpp", width), []).append(perf_counter() - before)
-                other.cut(given.context)
-    for _ in range(3 if given.prompt else 0):
-        before = perf_counter()
-        ((read, _),) = target.open([ids[: given.prompt]])
-        taken.setdefault(("cpu", -given.prompt), []).append(perf_counter() - before)
-        read.close()
-        if other is not None:
-            other.cut(0)
-            before = perf_counter()
-            other.run(ids[: given.prompt], scored=False)
-            taken.setdefault(("llama.cpp", -given.prompt), []).append(perf_counter() - before)
-    say = {"processor": processor(), "instructions": target.model.instructions.name, "threads": given.threads}
-    print(json.dumps(say | {"model": given.model.name, "bytes of weights": target.weight_bytes}))
-    for (arm, width), seconds in taken.items():
-        one = median(taken[arm, 1])
-        row = {"arm": arm, "tokens": abs(width), "reads": width < 0, "ms": round(1e3 * median(seconds), 2)}
-        print(json.dumps(row | {"least": round(1e3 * min(seconds), 2), "of one": round(median(seconds) / one, 2)}))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--random", choices=SHAPES, help="write MODEL first: random weights in this shape")
+    parser.add_argument("--llama", type=Path, help="llama.cpp's libraries, a folder or a file")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--context", type=int, default=300)
+    parser.add_argument("--turns", type=int, default=3, help="processes of each arm")
+    parser.add_argument("--rounds", type=int, default=10, help="passes of each width in a process")
+    parser.add_argument("--floats", action="store_true", help="compare scores with those of float32")
+    parser.add_argument("--arm", choices=("memory", "cpu", "llama.cpp", "float32"), help=argparse.SUPPRESS)
+    parser.add_argument("--kept", help=argparse.SUPPRESS)  # where an arm writes scores
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    if args.arm:
+        print(json.dumps(memory(args) if args.arm == "memory" else measured(args)))
+        return
+    if args.random:
+        SHAPES[args.random]().write(args.model)
+    row = compared(args)
+    print(line(row), json.dumps(row), sep="\n")
+    if args.output:
+        args.output.write_text(json.dumps(row) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,9 +125,9 @@ class Model:
     def write(self, path: Path) -> None:
         writer = gguf.GGUFWriter(path, self.architecture)
         for name, value in self.settings.items():
-            _say(writer, f"{self.architecture}.{name}", value)
+            say(writer, f"{self.architecture}.{name}", value)
         for name, value in _vocabulary(self.architecture, self.vocabulary).items():
-            _say(writer, f"tokenizer.ggml.{name}", value)
+            say(writer, f"tokenizer.ggml.{name}", value)
         for name, tensor in self.tensors.items():
             writer.add_tensor(name, tensor, raw_dtype=getattr(tensor, "kind", None))
         writer.write_header_to_file()
@@ -136,7 +136,8 @@ class Model:
         writer.close()
 
 
-def _say(writer: gguf.GGUFWriter, name: str, value: Any) -> None:
+def say(writer: gguf.GGUFWriter, name: str, value: Any) -> None:
+    """Add one value of the metadata."""
     kinds = {bool: "bool", int: "uint32", float: "float32", str: "string", list: "array"}
     getattr(writer, f"add_{kinds[type(value)]}")(name, value)
 
