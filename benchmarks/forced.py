@@ -1,11 +1,15 @@
 """What larger models gain: random weights in their shape, made to write recorded answers.
 
-    python benchmarks/forced.py 7b.gguf --random 7b [--limit 1] [--tokens 64] [-o rows.jsonl]
+    python benchmarks/forced.py 7b.gguf --random 7b [--llama PLACE] [--limit 1] [--tokens 64] [-o rows.jsonl]
+    python benchmarks/forced.py 4b.gguf --random qwen3.5-4b-mtp --mtp
 
 Passes, drafts and plans are real and take the time that they take; only the tokens that the model chooses come
 from answers that smollm2 wrote, since random weights would write noise. So a row tells what a model of this shape
 would gain if it wrote these answers. Plain decoding, the default drafters and llama.cpp's plain decoding of the
-same file take turns. ``--random`` writes MODEL.gguf first: see `shapes`.
+same file take turns. ``--random`` writes MODEL.gguf first (`shapes`); ``--llama`` is as of `cpu_passes`.
+
+``--mtp`` adds the model's block for further tokens: it reads as it would and takes as long, but proposes what the
+answer has, as often as people report for real ones (`ACCEPTED`), and else something wrong.
 """
 
 from __future__ import annotations
@@ -17,13 +21,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+from cpu_passes import LlamaLibrary
 from shapes import SHAPES
 
 from draftwood.api.setup import Setup
 from draftwood.contracts import Target, Watch
 from draftwood.decoding.loop import decode_sequences
+from draftwood.drafters.draft_model.drafter import DraftTarget
+from draftwood.drafters.head.drafter import MtpDrafter
+from draftwood.drafters.head.reading import HeadReader, TreeRequest
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.engines.llama_cpp.target import LlamaTarget
+from draftwood.engines.heads.text import GrownTree
 from draftwood.engines.replay import ReplayScores
 from draftwood.files.lines import write_whole
 from draftwood.measure.bench.table import geometric_mean
@@ -32,39 +41,91 @@ from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.tree import TokenTree
 
+ACCEPTED = (0.88, 0.82, 0.71, 0.64)
+"""Shares of tokens that were right, by depth and where those before were (llama.cpp's pull request 22673)."""
 TRACES = Path(__file__).parent / "results" / "answers-test.jsonl.zst"
+
+
+class ForcedScores(ReplayScores):
+    """The tokens of a recorded text, and the states of the pass."""
+
+    def __init__(self, text: Sequence[int], length: int, tree: TokenTree, inner: Any) -> None:
+        super().__init__(text, length, tree)
+        self.hidden = inner.hidden
 
 
 class Forced(Target):
     """A target that computes every pass and then chooses the tokens of ``text``; one request at a time."""
 
-    def __init__(self, inner: CpuTarget | LlamaTarget) -> None:
+    def __init__(self, inner: CpuTarget) -> None:
         self.inner, self.text = inner, [0]
-        self.capabilities = replace(inner.capabilities, top_k=False, hidden=(), grows=False)
+        self.capabilities = replace(inner.capabilities, top_k=False, grows=False)
 
     def pass_times(self) -> dict[int, float]:
         return dict(self.inner.pass_times())
 
+    def mtp(self) -> Any:
+        return self.inner.mtp()
+
     def open(
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[Any]:
-        del watch  # nobody may see the scores of random weights
-        opened = self.inner.open(prompts, reserve=reserve)
-        return [(session, self._next(session.length, TokenTree.empty())) for session, _ in opened]
+        opened = self.inner.open(prompts, reserve=reserve, watch=_without_scores(watch))
+        return [(session, self._next(session.length, TokenTree.empty(), scores)) for session, scores in opened]
 
     def extend(
         self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[Any]:
-        del watch
-        self.inner.extend(texts)
-        return [self._next(session.length, TokenTree.empty()) for session, _ in texts]
+        found = self.inner.extend(texts, _without_scores(watch))
+        pairs = zip(texts, found, strict=True)
+        return [self._next(session.length, TokenTree.empty(), scores) for (session, _), scores in pairs]
 
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> list[Any]:
-        self.inner.score(requests)
-        return [self._next(session.length + 1, tree) for session, _, tree in requests]
+        pairs = zip(requests, self.inner.score(requests), strict=True)
+        return [self._next(session.length + 1, tree, scores) for (session, _, tree), scores in pairs]
 
-    def _next(self, length: int, tree: TokenTree) -> ReplayScores:
-        return ReplayScores(self.text, length, tree)
+    def _next(self, length: int, tree: TokenTree, scores: Any) -> ForcedScores:
+        return ForcedScores(self.text, length, tree, scores)
+
+
+def _without_scores(watch: Sequence[Watch] | None) -> list[Watch] | None:
+    """Nobody may see the scores of random weights."""
+    return watch and [replace(one, wanted=np.zeros(0, np.int64)) for one in watch]
+
+
+class SimulatedReader(HeadReader):
+    """Runs the block as long as its proposals would pay, and proposes tokens of the recorded text."""
+
+    def __init__(self, target: Any, k: int, forced: Forced) -> None:
+        super().__init__(target, k)
+        self._forced = forced
+
+    def grow(self, asked: TreeRequest) -> GrownTree:
+        (length, further, most, *_), (_, _, gain, price, _) = asked.sizes.tolist(), asked.worth.tolist()
+        reached, depth = np.cumprod(ACCEPTED), 1
+        while depth < min(1 + further, most, len(ACCEPTED)) and reached[depth - 1] * gain > price:
+            depth += 1
+        chain, always = (length, depth - 1, depth, asked.sizes[3], 1, depth), (0.0, 1.0, 1.0, -1.0, 0.0)
+        grown = super().grow(asked._replace(sizes=np.array(chain), worth=np.array(always)))
+        assert len(grown.beliefs) == depth, "the block was not run as often as its chain is long"
+        draws = np.random.default_rng((length, *self._forced.text[length - 2 : length])).random(depth)
+        are_right = np.logical_and.accumulate(draws < ACCEPTED[:depth])
+        true = np.resize(self._forced.text[length : length + depth], depth)
+        tokens = np.where(are_right, true, (true + 1) % self._forced.capabilities.vocab_size)
+        classes = asked.firsts[1 : depth + 1] + np.searchsorted(asked.bounds, ACCEPTED[:depth], "right")
+        columns = np.array((tokens, np.arange(-1, depth - 1), classes), np.int32)
+        numbers = np.array((asked.rates[classes], ACCEPTED[:depth], reached[:depth]), np.float32)
+        return GrownTree(columns, numbers, list(ACCEPTED[:depth]), grown.seconds)
+
+
+@dataclass(frozen=True)
+class SimulatedMtp(MtpDrafter):
+    """The drafter ``mtp`` with a `SimulatedReader`."""
+
+    forced: Any = None
+
+    def reader(self, found: DraftTarget, k: int) -> HeadReader:
+        return SimulatedReader(found.target, k, self.forced)
 
 
 @dataclass
@@ -73,7 +134,7 @@ class Arm:
 
     name: str
     target: Forced
-    drafters: str = "none"
+    drafters: Any = "none"
 
     def __post_init__(self) -> None:
         self.setup = Setup(self.target, None, self.drafters, "off" if self.drafters == "none" else "goodput")
@@ -91,9 +152,25 @@ class Arm:
         return {"arm": self.name, "tokens": len(output) - 1, "passes": passes, "seconds": seconds}
 
 
-def measured(arms: Sequence[Arm], trace: Trace, tokens: int) -> list[dict[str, Any]]:
+@dataclass
+class LlamaArm:
+    """llama.cpp, which writes by passes over one token."""
+
+    library: LlamaLibrary
+    name = "llama.cpp"
+
+    def write(self, prompt: list[int], output: list[int]) -> dict[str, Any]:
+        self.library.cut(0)
+        self.library.run(prompt, scored=False)
+        started = perf_counter()
+        for token in output[:-1]:
+            self.library.run([token], scored=True)
+        tokens = len(output) - 1
+        return {"arm": self.name, "tokens": tokens, "passes": tokens, "seconds": perf_counter() - started}
+
+
+def measured(arms: Sequence[Arm | LlamaArm], size: int, trace: Trace, tokens: int) -> list[dict[str, Any]]:
     """One answer by every arm; ids are taken modulo the vocabulary, which keeps repeats what they are."""
-    size = arms[0].target.capabilities.vocab_size
     prompt, output = ([token % size for token in ids] for ids in (trace.prompt_ids, trace.output_ids[:tokens]))
     return [{"row": "forced", "task": trace.task, "name": trace.name, **arm.write(prompt, output)} for arm in arms]
 
@@ -111,13 +188,13 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         }
         found[task] = [sums[arm]["tokens"] / sums[arm]["seconds"] for arm in arms]
         lengths[task] = sums["drafted"]["tokens"] / sums["drafted"]["passes"]
-    print(f"\n{'':12}" + "".join(f"{arm:>12}" for arm in [*arms, "tokens/pass", "times plain"]))
-    for task, speeds in found.items():
-        values = [*speeds, lengths[task], speeds[1] / speeds[0]]
+    names = [*arms, "tokens/pass", *("times plain", "times llama")[: len(arms) - 1]]
+    print(f"\n{'':12}" + "".join(f"{name:>12}" for name in names))
+    cells = {task: [*speeds, lengths[task], *(speeds[1] / one for one in speeds if one != speeds[1])]
+             for task, speeds in found.items()}  # fmt: skip
+    for task, values in cells.items():
         print(f"{task:12}" + "".join(f"{value:12.2f}" for value in values))
-    columns = zip(
-        *([*speeds, lengths[task], speeds[1] / speeds[0]] for task, speeds in found.items()), strict=True
-    )
+    columns = zip(*cells.values(), strict=True)
     print(f"{'mean':12}" + "".join(f"{geometric_mean(column) or 0:12.2f}" for column in columns), flush=True)
 
 
@@ -125,6 +202,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--random", choices=SHAPES, help="write MODEL first: random weights of this size")
+    parser.add_argument("--llama", type=Path, help="llama.cpp's libraries, a folder or a file")
+    parser.add_argument("--mtp", action="store_true", help="with the model's block for further tokens")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=int, default=1, help="answers of each kind of text")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer, at most")
@@ -132,15 +211,24 @@ def main() -> None:
     args = parser.parse_args()
     if args.random:
         SHAPES[args.random]().write(args.model)
-    engines = Forced(CpuTarget(args.model, threads=args.threads)), Forced(LlamaTarget(args.model, exact=False))
-    arms = [Arm("plain", engines[0]), Arm("drafted", engines[0], "ngram"), Arm("llama.cpp", engines[1])]
-    said = {"model": args.random or args.model.name, "threads": args.threads, "tokens": args.tokens}
+    target = Forced(CpuTarget(args.model, threads=args.threads))
+    size = target.capabilities.vocab_size
+    drafters = ("ngram", SimulatedMtp(forced=target)) if args.mtp else "ngram"
+    arms: list[Arm | LlamaArm] = [Arm("plain", target), Arm("drafted", target, drafters)]
+    if args.llama:
+        arms.append(LlamaArm(LlamaLibrary(args.llama, args.model, threads=args.threads)))
+    said = {
+        "model": args.random or args.model.name,
+        "threads": args.threads,
+        "tokens": args.tokens,
+        "mtp": args.mtp,
+    }
     kept: list[dict[str, Any]] = [header("forced", said, provenance())]
     by_kind = [members[: args.limit] for _, members in grouped(read_traces(TRACES))]
-    measured(arms, by_kind[0][0], 8)  # kernels are compiled, weights paged in
+    measured(arms, size, by_kind[0][0], 8)  # kernels are compiled, weights paged in
     for place in range(args.limit):
         for trace in (members[place] for members in by_kind if place < len(members)):
-            kept += measured(arms, trace, args.tokens)
+            kept += measured(arms, size, trace, args.tokens)
             if args.output:
                 write_whole(args.output, kept)
         show(kept[1:])
