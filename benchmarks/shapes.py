@@ -237,6 +237,7 @@ def gemma4(width: int, layers: int, inner: int, keys: int, every: int, shared: i
     for layer in range(layers):
         model.norms(layer, "attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm")
         model.attention(layer, 8, keys, 256 if local[layer] else 512)
+        model.tensors[f"blk.{layer}.attn_q_norm.weight"] /= 16  # Gemma 4 divides no scores of attention
         model.gated_unit(layer, inners[layer])
         for name, *shape in (("inp_gate", parts, width), ("proj", width, parts), ("layer_output_scale", 1)):
             model.add(name, *shape, layer=layer)
