@@ -19,7 +19,8 @@ WINDOW = 8
 LONGEST = 4096  # tokens
 STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba; lfm2 convolves one less
 RANK, SCANS = 32, 8  # of mamba's and jamba's steps; heads of mamba2
-HYBRID = ("lfm2", "jamba")  # the first layer keeps a state, the second one keys and values
+DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
+HYBRID = ("lfm2", "jamba", "qwen35")  # the first layer keeps a state, the second one keys and values
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -50,7 +51,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, lfm2, gpt-oss, mamba, mamba2, jamba), matrices as ``kind``.
+    """Write a model of ``family`` (llama, gemma3, lfm2, qwen35, gpt-oss, mamba, mamba2, jamba), with ``kind``.
 
     ``more`` is further metadata: whole numbers, others, truth values and texts.
     """
@@ -101,6 +102,14 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         writer.add_expert_feed_forward_length(FEED)
     if family == "lfm2":
         writer.add_shortconv_l_cache(CONVOLVED - 1)
+    if family == "qwen35":
+        writer.add_full_attention_interval(LAYERS)
+        writer.add_rope_dimension_sections([3, 3, 2, 0])
+        writer.add_ssm_conv_kernel(CONVOLVED)
+        writer.add_ssm_state_size(DELTA)
+        writer.add_ssm_group_count(DELTA_KEYS)
+        writer.add_ssm_time_step_rank(DELTA_HEADS)
+        writer.add_ssm_inner_size(DELTA_HEADS * DELTA)
 
 
 def write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
@@ -133,7 +142,8 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     last = "token_embd_norm" if family == "lfm2" else "output_norm"
     found = {"token_embd": matrix(VOCAB, WIDTH), last: norm(), "output": matrix(VOCAB, WIDTH)}
     for number in range(LAYERS):
-        kind = {"lfm2": "convolution", "jamba": "scan"}.get(family, family) if not number else family
+        states = {"lfm2": "convolution", "jamba": "scan", "qwen35": "delta"}
+        kind = states.get(family, family) if not number else family
         layer = _layer(kind, matrix, norm, rng)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
@@ -147,7 +157,7 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
     if family.startswith("mamba"):
         return _scan(family, matrix, norm, rng)
     feed = {
-        "ffn_norm": norm(),
+        "post_attention_norm" if family in ("delta", "qwen35") else "ffn_norm": norm(),
         "ffn_gate": matrix(FEED, WIDTH),
         "ffn_up": matrix(FEED, WIDTH),
         "ffn_down": matrix(WIDTH, FEED),
@@ -162,14 +172,16 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
             "shortconv.in_proj": matrix(3 * WIDTH, WIDTH),
             "shortconv.out_proj": matrix(WIDTH, WIDTH),
         }
+    if family == "delta":
+        return feed | _delta(matrix, norm, rng)
     layer = feed | {
         "attn_norm": norm(),
-        "attn_q": matrix(WIDTH, WIDTH) / 2,
+        "attn_q": matrix(WIDTH * (2 if family == "qwen35" else 1), WIDTH) / 2,
         "attn_k": matrix(KV_HEADS * HEAD, WIDTH) / 2,
         "attn_v": matrix(KV_HEADS * HEAD, WIDTH),
         "attn_output": matrix(WIDTH, WIDTH),
     }
-    if family in ("gemma3", "lfm2"):
+    if family in ("gemma3", "lfm2", "qwen35"):
         layer |= {name: norm(HEAD) for name in ("attn_q_norm", "attn_k_norm")}
     if family == "gemma3":
         layer |= {name: norm() for name in ("post_attention_norm", "post_ffw_norm")}
@@ -178,6 +190,19 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
             matrix, norm, rng
         )
     return layer
+
+
+def _delta(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """A gated delta net."""
+    values = DELTA_HEADS * DELTA
+    channels = 2 * DELTA_KEYS * DELTA + values
+    return {
+        "attn_norm": norm(), "attn_qkv": matrix(channels, WIDTH), "attn_gate": matrix(values, WIDTH),
+        "ssm_alpha": matrix(DELTA_HEADS, WIDTH), "ssm_beta": matrix(DELTA_HEADS, WIDTH),
+        "ssm_conv1d": rng.normal(0, 0.5, (channels, CONVOLVED)).astype(np.float32),
+        "ssm_dt.bias": norm(DELTA_HEADS) - 1, "ssm_a": -norm(DELTA_HEADS) / 8, "ssm_norm": norm(DELTA),
+        "ssm_out": matrix(WIDTH, values),
+    }  # fmt: skip
 
 
 def _of_gpt_oss(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:

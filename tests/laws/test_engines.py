@@ -37,7 +37,10 @@ from draftwood.verify.exact import SampleAndMatch
 
 MOST = 48
 """Nodes, more than a pass of llama.cpp takes: planners cut trees to what fits."""
-FAMILIES = {"cpu": ("llama", "gemma3", "lfm2", "gpt-oss"), "llama.cpp": ("llama", "gemma3", "mamba", "jamba")}
+FAMILIES = {
+    "cpu": ("llama", "gemma3", "lfm2", "qwen35", "gpt-oss"),
+    "llama.cpp": ("llama", "gemma3", "mamba", "jamba"),
+}
 SETS = [
     (engine, *case) for engine, families in FAMILIES.items() for case in with_settings(families, "llama")
 ]  # fmt: skip

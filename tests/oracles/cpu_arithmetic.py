@@ -118,6 +118,32 @@ def capped(x: Floats, cap: float) -> Floats:
     return F(cap) * tanh(x / F(cap)) if cap else x
 
 
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+
+
+def softplus(x: Floats) -> Floats:
+    """Return log(1 + exp(x)), as max(x, 0) + log(1 + e) where e = exp(-|x|).
+
+    log(1 + e) is r - r**2 / 2 + r**3 * p(r), p being the polynomial of Cephes' logf: r = e up to sqrt(2) - 1;
+    above, r = (e - 1) / 2, and ln(2) is added, as two numbers.
+    """
+    e = exponential(-np.abs(x))
+    high = e > F(0.41421356)
+    r = np.where(high, (e - F(1)) * F(0.5), e)
+    square = r * r
+    p = np.full_like(r, _LOG[0])
+    for factor in _LOG[1:]:
+        p = fma(p, r, F(factor))
+    found = p * r * square
+    found = np.where(high, found + _LN2_LOW, found)
+    found = r + fma(square, F(-0.5), found)
+    found = np.where(high, found + _LN2_HIGH, found)
+    return np.where(x > 0, x, F(0)) + found
+
+
 # --- products ----------------------------------------------------------------------------------------------------
 
 

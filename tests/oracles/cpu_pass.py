@@ -8,7 +8,7 @@ A token goes through `Pass.read`:
 
     x = scale * embedding[token]
     for each layer:
-        x += r * mixer(norm(x))    (attention or short_convolution)
+        x += r * mixer(norm(x))    (attention, short_convolution or delta_net)
         x += r * unit(norm(x))     (gated_unit or experts)
     scores = cap(scale * output @ norm(x))
 
@@ -41,6 +41,7 @@ from tests.oracles.cpu_arithmetic import (
     sigmoid,
     silu,
 )
+from tests.oracles.cpu_delta_net import delta_net
 
 from draftwood.engines.cpu.code.records import CHUNK
 from draftwood.engines.files.formats import FORMATS
@@ -137,8 +138,8 @@ class Layer:
     def run(self, x: Floats, kept: list[Any]) -> Floats:
         """Return what comes out of the layer, [width]; ``kept`` is what it keeps of each token."""
         mixer, unit = self.blocks
-        mix = attention if mixer == "attention" else short_convolution
-        x = self.added(x, mix(self, self.norm("attn_norm", x), kept), "post_attention_norm")
+        mix = MIXERS[mixer](self, self.norm("attn_norm", x), kept)
+        x = self.added(x, mix, "post_attention_norm")
         feed = gated_unit if unit == "gated_unit" else experts
         return self.added(x, feed(self, self.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
 
@@ -221,10 +222,15 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     ``heads / kv_heads`` heads of queries (arXiv 2305.13245). Queries and keys get a norm, where the family has one
     (of each head, or of the whole row), and rotary positions. Queries are then multiplied by ``query_scale``.
     ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest.
+
+    Where the family's attention is gated, ``attn_q`` has for each head its queries and then as many gates. What
+    attention finds is multiplied by their sigmoid (arXiv 2505.06708).
     """
     shape, sizes, position = layer.shape, layer.sizes, len(kept)
     every = layer.products(("attn_qkv", "attn_q", "attn_k", "attn_v"), x)
-    q, rest = np.split(every, [sizes.heads * sizes.head_size])
+    q, rest = np.split(every, [sizes.heads * sizes.head_size * (2 if shape.family.gated else 1)])
+    if shape.family.gated:
+        q, gates = (both.ravel() for both in np.split(q.reshape(sizes.heads, -1), 2, axis=1))
     k, v = np.split(rest, 2)
     q = _heads(layer, "attn_q", q, position) * F(shape.query_scale)
     k = _heads(layer, "attn_k", k, position)
@@ -232,8 +238,8 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     kept.append((k.astype(np.float16), v.astype(np.float16)))
     keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
     sinks = layer.vector("attn_sinks.weight")
-    found = attend(q, keys, values, layer.window, shape.attention_cap, sinks)
-    return layer.product("attn_output", found.ravel())
+    found = attend(q, keys, values, layer.window, shape.attention_cap, sinks).ravel()
+    return layer.product("attn_output", found * sigmoid(gates) if shape.family.gated else found)
 
 
 def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
@@ -443,3 +449,6 @@ def _ranked(scores: Floats, used: int) -> tuple[list[int], Floats]:
         best.append(left[place])
         left[place] = -np.inf
     return chosen, np.array(best)
+
+
+MIXERS = {"attention": attention, "short_convolution": short_convolution, "delta_net": delta_net}

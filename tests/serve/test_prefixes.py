@@ -60,6 +60,21 @@ def test_a_text_of_short_convolutions_goes_on_from_the_end_of_a_page(tiny_gguf):
     assert prefixes.begin("", [*text[:63], 7, 8], 0) is None
 
 
+def test_the_text_that_reaches_farthest_is_taken_where_states_lie_at_few_lengths(tiny_gguf):
+    target, text = CpuTarget(tiny_gguf("qwen35", "Q8_0")), [5 + n % 60 for n in range(300)]
+    prefixes = Prefixes(target, 1 << 30)
+    long = [*text[:200], *text[:40]]  # 200 tokens in common, of which a state lies at 192
+    for one in (long, [*text[:150], *text[:3]]):
+        prefixes.keep("", ended(opened(target, one)))
+    for common, length in ((250, 192), (195, 192), (152, 128), (130, 128)):
+        session, _ = prefixes.begin("", [*text[:common], 7, 8], 0)
+        assert session.ids == text[:length], common
+        (scores,) = target.extend([(session, [*text[length:common], 7])])
+        ((_, truth),) = target.open([[*text[:common], 7]])
+        assert scores.raw(0).tobytes() == truth.raw(0).tobytes()
+    assert prefixes.begin("", [*text[:100], 7, 8], 0) is None
+
+
 def test_memory_is_bounded_and_longer_texts_take_the_place_of_their_beginnings(target):
     text = [5 + n % 60 for n in range(200)]
     one = opened(target, text[:100])

@@ -162,7 +162,10 @@ class TargetSession(ABC):
 
 
 class Prefix(Protocol):
-    """What a target has computed of the beginning of a text, outside of any session."""
+    """What a target has computed of the beginning of a text, outside of any session.
+
+    It may have ``reach(length)``: with how many of its tokens, at most ``length``, a text can begin.
+    """
 
     @property
     def ids(self) -> Sequence[int]: ...

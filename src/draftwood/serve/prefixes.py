@@ -29,6 +29,11 @@ class _Kept:
     def nbytes(self) -> int:
         return self.prefix.nbytes + sum(saved.nbytes for _, saved in self.drafters)
 
+    def reach(self, ids: NDArray[np.int64]) -> int:
+        """Return with how many tokens of a text another one can begin; states are kept at few lengths."""
+        common, reach = common_prefix(self.ids, ids), getattr(self.prefix, "reach", None)
+        return common if reach is None else reach(common)
+
 
 class Prefixes:
     """Keeps prefixes up to a number of bytes, those used last; for the worker's thread alone.
@@ -54,7 +59,7 @@ class Prefixes:
         if not self._kept:
             return None
         ids = np.asarray(prompt[:-1], dtype=np.int64)
-        lengths = [common_prefix(kept.ids, ids) if kept.namespace == namespace else 0 for kept in self._kept]
+        lengths = [kept.reach(ids) if kept.namespace == namespace else 0 for kept in self._kept]
         best = int(np.argmax(lengths))
         if (length := lengths[best]) < _SHORTEST:
             return None

@@ -137,7 +137,7 @@ class Truth:
         self.target = target
         self._known: dict[tuple[int, ...], np.ndarray[Any, Any]] = {}
         self._start: tuple[int, ...] = ()
-        self._saved: Any = None
+        self._saved: dict[int, Any] = {}  # of it, by length: states begin where they were saved
 
     def __call__(self, text: Any) -> np.ndarray[Any, Any]:
         """Return float32[vocabulary]."""
@@ -148,17 +148,19 @@ class Truth:
 
     def begin_with(self, text: Any) -> np.ndarray[Any, Any]:
         """Return the scores after each token of a text, float32[tokens, vocabulary]."""
-        self._start, self._saved = (), None
+        self._start = ()
         text = tuple(int(token) for token in text)
-        self._saved, self._start = self._read(text), text
+        self._saved, self._start = self._read(text, every=16), text
         return np.array([self._known[text[: i + 1]] for i in range(len(text))])
 
-    def _read(self, text: tuple[int, ...]) -> Any:
-        common = 0
+    def _read(self, text: tuple[int, ...], every: int = 0) -> dict[int, Any]:
+        """Read a text; returns what was saved of it, ``every`` so many tokens and at the end."""
+        saved, common = {}, 0
         while common < len(self._start) and self._start[: common + 1] == text[: common + 1]:
             common += 1
         if common:
-            session = self.target.resume(self._saved, common)
+            near = max((length for length in self._saved if length <= common), default=min(self._saved))
+            session = self.target.resume(self._saved[near], min(near, common))
         else:
             ((session, scores),) = self.target.open([text[:1]])
             self._known[text[:1]] = scores.raw(0)
@@ -166,7 +168,9 @@ class Truth:
             (scores,) = self.target.score([(session, text[length], TokenTree.empty())])
             self._known[text[: length + 1]] = scores.raw(0)
             session.keep(())
-        saved = self.target.save(session)
+            if every and session.length % every == 0:
+                saved[session.length] = self.target.save(session)
+        saved[session.length] = self.target.save(session)
         session.close()
         return saved
 

@@ -463,7 +463,7 @@ def test_lfm2_s_gated_units_are_as_wide_as_transformers_makes_them(given, inner)
     ("settings", "error", "sentence"),
     [
         ({"conv_bias": True}, UnsupportedModelError, "models with conv_bias True"),
-        ({"conv_L_cache": 4}, UnsupportedModelError, "no convolutions of 4 tokens"),
+        ({"conv_L_cache": 4}, UnsupportedModelError, "no models with shortconv.l_cache 4, but with 3"),
         ({"layer_types": ["conv"] * 5 + ["mamba"]}, UnsupportedModelError, "layers of the types"),
         ({"layer_types": ["full_attention"] * 5}, ModelError, "head_count_kv is"),
         ({"layer_types": ["conv"] * 6}, ModelError, "head_count_kv is 0"),
@@ -485,7 +485,7 @@ def test_lfm2_s_settings_that_are_refused(settings, error, sentence):
         ({"attention.head_count_kv": [0.0, 2.0]}, ModelError, "head_count_kv is"),
         ({"attention.head_count_kv": [False, True]}, ModelError, "head_count_kv is"),
         ({"attention.head_count_kv": [0] * 6}, ModelError, "head_count_kv is 0"),
-        ({"shortconv.l_cache": 2}, UnsupportedModelError, "no convolutions of 2 tokens"),
+        ({"shortconv.l_cache": 2}, UnsupportedModelError, "no models with shortconv.l_cache 2"),
         ({"leading_dense_block_count": 7}, ModelError, "leading_dense_block_count is 7"),
         ({"expert_gating_func": 1}, UnsupportedModelError, "mixtures with expert_gating_func 1"),
         ({"expert_shared_count": -1}, ModelError, "expert_shared_count is -1"),

@@ -63,7 +63,22 @@ def test_the_first_layers_are_the_model_that_has_no_others(tiny_gguf, family):
         session.keep(tree.path(len(tree) - 1))
 
 
-@FAMILIES
+def test_states_stay_those_of_all_layers_where_some_have_grown_a_tree(tiny_gguf):
+    path = tiny_gguf("qwen35", "Q8_0")
+    target, truth = CpuTarget(path, threads=2), Truth(CpuTarget(path, threads=1))
+    part, text = target.early_exit("1-1"), list(TEXT)
+    ((session, _),) = target.open([TEXT])
+    for root in (7, 8, 9):
+        part.grow([(session, [root, 5], [-1, 0])])
+        part.grow([(session, [6, 6], [0, 1])])
+        (scores,) = target.score([(session, root, TokenTree.build([5, 6], [-1, -1]))])
+        assert equal(scores, 1, truth([*text, root, 5]))
+        assert equal(scores, 2, truth([*text, root, 6]))
+        session.keep([0])
+        text += [root, 5]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen35"])
 def test_all_layers_grow_what_the_model_scores_and_settle_it(tiny_gguf, family):
     path, random = tiny_gguf(family, "Q8_0"), np.random.default_rng(4)
     target, truth = CpuTarget(path, threads=2), Truth(CpuTarget(path, threads=1))

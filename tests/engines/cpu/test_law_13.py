@@ -14,8 +14,8 @@ from tests.engines.story import OneByOne, Story, random_tree
 from tests.tiers import rest_is_slow
 
 MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32",
-          "gpt-oss Q8_0")  # fmt: skip
-QUICK = (*MODELS[:4], "gpt-oss Q8_0")
+          "gpt-oss Q8_0", "qwen35 Q8_0", "qwen35 F32")  # fmt: skip
+QUICK = (*MODELS[:4], "gpt-oss Q8_0", "qwen35 Q8_0")
 LONG = 300
 
 
@@ -152,7 +152,14 @@ def test_every_number_of_threads(case):
 @pytest.mark.parametrize("name", runnable()[1:])
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("gemma3", "F32"), ("gemma3", "Q8_0"), ("lfm2", "Q8_0"), ("gpt-oss", "F32"), ("gpt-oss", "Q8_0")],
+    [
+        ("gemma3", "F32"),
+        ("gemma3", "Q8_0"),
+        ("lfm2", "Q8_0"),
+        ("gpt-oss", "F32"),
+        ("gpt-oss", "Q8_0"),
+        ("qwen35", "Q8_0"),
+    ],
 )
 def test_every_instruction_set(tiny_gguf, family, kind, name):
     path = tiny_gguf(family, kind)
@@ -178,7 +185,7 @@ def test_sessions_resumed_at_any_length_and_cut(case):
         session.close()
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2", "gpt-oss"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2", "gpt-oss", "qwen35"])
 def test_texts_across_the_borders_of_chunks(tiny_gguf, family):
     path = tiny_gguf(family, "Q8_0")
     target, random = CpuTarget(path, threads=2), np.random.default_rng(7)

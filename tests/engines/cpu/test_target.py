@@ -19,7 +19,7 @@ from tests.helpers import limit_threads
 from tests.tiers import rest_is_slow
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "lfm2", "qwen35"])
 @pytest.mark.parametrize("kind", rest_is_slow(["F32", "F16", "Q8_0", "Q4_0", "Q4_1"], "F32", "Q8_0"))
 def test_the_target_keeps_the_contract(tiny_gguf, family, kind):
     target = CpuTarget(tiny_gguf(family, kind), threads=2)

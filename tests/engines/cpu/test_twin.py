@@ -24,13 +24,25 @@ SMALL = {"hidden_size": 72, "intermediate_size": 72, "head_dim": 18}  # neither 
 TWO = {"gemma3": {"attention.sliding_window_pattern": 2}}  # of two layers, one sees the whole text
 KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_K"), ("mixtral", "BF16")]
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
-QUICK = ("qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe")
+QUICK = (
+    "qwen3",
+    "phi3",
+    "granite",
+    "olmo2",
+    "qwen3moe",
+    "lfm2",
+    "lfm2moe",
+    "gpt-oss",
+    "qwen2moe",
+    "ernie4_5-moe",
+    "qwen35",
+)
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 
 def written(folder, name, kind, tensors=None, **settings):
     """Write a tiny model of some layers, two unless told, whose ``tensors`` replace its own; returns its path."""
-    layers = {} if name in ("smollm3", "olmo3", "lfm2", "lfm2moe") else {"num_hidden_layers": 2}
+    layers = {} if name in ("smollm3", "olmo3", "lfm2", "lfm2moe", "qwen35") else {"num_hidden_layers": 2}
     model = build(name, **layers | (SMALL if kind in ("F32", "F16", "BF16") else {}) | settings)
     every = tensors_of(name, model) | (tensors or {})
     return write(folder / "m.gguf", name, every, model.config, kind, TWO.get(name))
@@ -106,7 +118,8 @@ def test_a_text_longer_than_a_chunk_has_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0"), ("gpt-oss", "Q8_0")]
+    ("name", "kind"),
+    [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0"), ("gpt-oss", "Q8_0"), ("qwen35", "Q8_0")],
 )
 def test_each_node_of_a_tree_has_the_bits_of_its_path(name, kind, tmp_path):
     check_trees(written(tmp_path, name, kind))

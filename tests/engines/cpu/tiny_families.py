@@ -63,7 +63,7 @@ class Tiny:
 
     @property
     def adds_one(self) -> bool:
-        return self.kind.startswith("Gemma")
+        return self.kind.startswith(("Gemma", "Qwen3_5"))
 
     @property
     def turned(self) -> bool:
@@ -201,6 +201,21 @@ TINY |= {
         },
     ),
 }  # fmt: skip
+_ALTERNATING = [("linear_attention", "full_attention")[i % 2] for i in range(4)]
+TINY |= {
+    "qwen35": Tiny(
+        "Qwen3_5", "qwen35",
+        {
+            "num_hidden_layers": 4, "layer_types": _ALTERNATING, "head_dim": 96,
+            "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+            "rope_parameters": PLAIN | {"partial_rotary_factor": 0.25},
+        },
+        {
+            "full_attention_interval": 2, "ssm.conv_kernel": 4, "ssm.state_size": 128, "ssm.group_count": 2,
+            "ssm.time_step_rank": 6, "ssm.inner_size": 768, "rope.dimension_sections": [4, 4, 4, 0],
+        },
+    ),
+}  # fmt: skip
 
 
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
@@ -216,7 +231,7 @@ TINY["gpt-oss"] = Tiny(
 
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
     tiny = TINY[name]
-    kind = f"{tiny.kind}TextConfig" if tiny.kind == "Gemma3" else f"{tiny.kind}Config"
+    kind = f"{tiny.kind}TextConfig" if tiny.kind in ("Gemma3", "Qwen3_5") else f"{tiny.kind}Config"
     return getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
 
 
@@ -230,7 +245,7 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.endswith("correction_bias"):
                 parameter.normal_(0, 0.1)
-            elif parameter_name.endswith("bias"):
+            elif parameter_name.endswith(("bias", "A_log")):
                 parameter.normal_(0, 0.5)
             elif parameter.ndim > 1:
                 parameter.normal_(0, parameter.shape[-1] ** -0.5)
@@ -304,14 +319,14 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
     """Return the tensors of a GGUF file, by their names there."""
     tiny, config = TINY[name], model.config
     names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Olmo")) else {})
-    if tiny.kind == "GptOss":
+    if tiny.kind.startswith(("GptOss", "Qwen3_5")):
         names = names | {"post_attention_layernorm": "post_attention_norm"}
     found: dict[str, np.ndarray] = {}
     for full, value in model.state_dict().items():
         if full == "lm_head.weight" and config.tie_word_embeddings:
             continue
         tensor = value.float().numpy()
-        if tiny.adds_one and full.endswith("norm.weight"):
+        if tiny.adds_one and full.endswith("norm.weight") and "linear_attn" not in full:
             tensor = tensor + 1
         if not full.startswith("model.layers."):
             part, ending = full.rsplit(".", 1)
@@ -335,6 +350,9 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}ffn_gate_inp_shexp.weight"] = tensor[0]
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
+        elif rest.startswith("linear_attn."):
+            delta_name, tensor = _of_delta_net(rest.removeprefix("linear_attn."), tensor, config)
+            found[start + delta_name] = tensor
         else:
             part, ending = rest.rsplit(".", 1)
             heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(names[part])
@@ -351,6 +369,41 @@ def _of_turned(start: str, name: str, tensor: np.ndarray) -> dict[str, np.ndarra
     if part == "down":
         return {f"{start}ffn_down_exps.{ending}": tensor}
     return {f"{start}ffn_{one}_exps.{ending}": tensor[:, i::2] for i, one in enumerate(("gate", "up"))}
+
+
+_DELTA_NAMES = {
+    "in_proj_qkv.weight": "attn_qkv.weight", "in_proj_z.weight": "attn_gate.weight",
+    "in_proj_b.weight": "ssm_beta.weight", "in_proj_a.weight": "ssm_alpha.weight",
+    "conv1d.weight": "ssm_conv1d.weight", "dt_bias": "ssm_dt.bias", "A_log": "ssm_a",
+    "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight",
+}  # fmt: skip
+
+
+def _of_delta_net(part: str, tensor: np.ndarray, config: PretrainedConfig) -> tuple[str, np.ndarray]:
+    """Return the name and values of a delta net's tensor in a file.
+
+    The converter puts heads of values that share a head of keys (k0 k0 k1 k1) so far apart that head h has the
+    keys h modulo their number (k0 k1 k0 k1).
+    """
+    keys, heads = config.linear_num_key_heads, config.linear_num_value_heads
+    first = 2 * keys * config.linear_key_head_dim
+    if part == "A_log":
+        tensor = -np.exp(tensor.astype(np.float64)).astype(np.float32)
+    elif part == "conv1d.weight":
+        tensor = tensor[:, 0]
+    if part in ("in_proj_qkv.weight", "conv1d.weight"):
+        tensor = np.concatenate((tensor[:first], tiled(tensor[first:], keys, heads)))
+    elif part == "out_proj.weight":
+        tensor = np.ascontiguousarray(tiled(tensor.T, keys, heads).T)
+    elif part != "norm.weight":
+        tensor = tiled(tensor, keys, heads)
+    return _DELTA_NAMES[part], tensor
+
+
+def tiled(values: np.ndarray, keys: int, heads: int) -> np.ndarray:
+    """Put rows of heads (k0 k0 k1 k1) in the other order (k0 k1 k0 k1); with ``heads // keys`` keys, back."""
+    parts = values.reshape(keys, heads // keys, -1, *values.shape[1:])
+    return np.ascontiguousarray(parts.swapaxes(0, 1)).reshape(values.shape)
 
 
 def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:
@@ -394,7 +447,7 @@ def write(
         write_vocabulary(writer, None)
     for tensor_name, tensor in tensors.items():
         chosen = fitting(kind if isinstance(kind, str) else kind(tensor_name), tensor.shape[-1])
-        small = tensor.ndim == 1 or "gate_inp" in tensor_name or "conv.conv" in tensor_name
+        small = tensor.ndim == 1 or any(one in tensor_name for one in ("gate_inp", "conv.conv", "ssm_conv1d"))
         if tensor_name.endswith(".bias") or (small and chosen not in ("F16", "BF16")):
             chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)

@@ -11,11 +11,13 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from pathlib import Path
 from time import perf_counter, thread_time
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
+from draftwood.engines.cpu.blocks.delta_net import delta_sizes
 from draftwood.engines.cpu.code.cells import MOVING, PAGE
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.kernels import kernels, sources
@@ -24,7 +26,8 @@ from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.pool import pass_threads
-from draftwood.engines.cpu.recent import RecentInputs, Slot
+from draftwood.engines.cpu.recent import Kept, RecentInputs
+from draftwood.engines.cpu.states import RecurrentStates, Room
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
@@ -49,6 +52,8 @@ class CpuModel:
         with self.weights.packed():
             self.program = self.weights.program(every)
             beside()
+        shape, layers = self.weights.shape, self.program.convolutions
+        self._room = Room(layers, *delta_sizes(shape)) if shape.delta_heads else None
         self.page_bytes = self.program.page_bytes
         self.token_bytes = self.program.page_bytes // PAGE
         self._record = PassRecord(self.program)
@@ -74,6 +79,9 @@ class CpuModel:
             self.program.states(layer)
         scored = self._record.fill(texts, (*layers, *without))
         self._pool.run(self._record.address, self.threads)
+        if self._room is not None and not without:  # layers that are left out have not moved their states on
+            for text in texts:
+                text.recent.adopt()  # type: ignore[union-attr]
         return self._record.results(scored)
 
     def score(
@@ -90,12 +98,15 @@ class CpuModel:
         """Return the hidden states that these layers read, of rows of the last pass, by layer."""
         return {layer: self.program.states(layer)[rows].copy() for layer in layers}
 
-    def recent_inputs(
-        self, pages: Pages, length: int = 0, last: Sequence[Slot] | None = None
-    ) -> RecentInputs | None:
-        """Return what short convolutions keep of a text, as `RecentInputs`; None where the model has none."""
-        sizes = self.program.convolutions, self.weights.shape.width
-        return RecentInputs(pages, sizes, length, last) if sizes[0] else None
+    def recent(self, pages: Pages, length: int = 0, saved: Any = None) -> Kept | None:
+        """Return what passes over a text keep beside pages; None where the model has attention alone.
+
+        ``saved`` is what `Kept.saved` gave of a text of the same model that it begins as.
+        """
+        if self._room is not None:
+            return RecurrentStates(self._room, length, saved)
+        sizes = self.program.convolutions, self.weights.shape.convolved
+        return RecentInputs(pages, sizes, length, saved) if sizes[0] else None
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""
@@ -128,7 +139,7 @@ def _measured(model: CpuModel) -> tuple[list[float], bool]:
     context = max(0, min(_CONTEXT, shape.max_positions - _WIDTHS[-1]))
     pages.make_ready(0, context + _WIDTHS[-1])
     pages.clear()
-    recent = model.recent_inputs(pages, context)
+    recent = model.recent(pages, context)
 
     def seconds(width: int) -> float:
         tokens = np.arange(width, dtype=np.int32) % shape.vocabulary

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.cpu.code.cells import TOKENS
-from draftwood.engines.cpu.code.records import BEST, CHUNK, PASS, UNIT_ROWS, WIDEST
+from draftwood.engines.cpu.code.records import BEFORE, BEST, CHUNK, PASS, UNIT_ROWS, WIDEST
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.phases import Asked
 from draftwood.engines.cpu.program import Program
-from draftwood.engines.cpu.recent import RecentInputs
+from draftwood.engines.cpu.recent import Kept
+from draftwood.engines.cpu.states import RecurrentStates
 from draftwood.errors import CapabilityError, PromptError, UsageError
 
 Places = NDArray[np.int64]
@@ -38,9 +38,10 @@ class Rows:
     scored: Sequence[int] | None = None  # numbers of the rows that are scored; None: all
     positions: Sequence[int] | None = None  # of rows; None: each one's is the length of the path before it
     more: int = 0  # cells that later passes of a growing tree will fill: the chunks have room for them
-    # Of models with short convolutions: the text's recent inputs, and where each row's are kept; 0: nowhere.
-    recent: RecentInputs | None = None
+    # Of models with convolutions or states: what passes over the text keep, and where of each row; 0: nowhere.
+    recent: Kept | None = None
     kept: Sequence[int] = ()
+    is_text: bool = False  # all rows will be committed
 
 
 _OF_SIZE = np.array([PASS[name] for name in ("limits", "count", "rows", "scored_rows")])
@@ -75,7 +76,8 @@ class PassRecord:
         self._tokens, self._positions, self._paths = self.words
         self._bases, self._cells, self._lengths, self._scored, self._texts, self._tails, self._choices = self.longs
         self._folds = np.zeros((WIDEST, 2), dtype=np.int64)
-        self._before, self._kept = np.zeros((WIDEST, 4), dtype=np.int64), np.zeros(WIDEST, dtype=np.int64)
+        self._before, self._kept = np.zeros((WIDEST, BEFORE, 2), dtype=np.int64), np.zeros(WIDEST, dtype=np.int64)
+        self._walks = np.zeros((WIDEST, 4), dtype=np.int64)
         self._paths_address = int(self._paths.ctypes.data)
         self._best = np.zeros(program.pieces * WIDEST * BEST, dtype=np.uint8)
         self.memory = self._with(
@@ -89,7 +91,7 @@ class PassRecord:
             "texts": self._texts, "bases": self._bases, "cells": self._cells, "tails": self._tails,
             "lengths": self._lengths, "units": units, "folds": self._folds, "scored": self._scored,
             "scores": scores, "best": self._best, "choices": self._choices, "before": self._before,
-            "kept": self._kept,
+            "kept": self._kept, "walks": self._walks,
         }  # fmt: skip
         addresses = [array.ctypes.data for array in every.values()]
         return _Memory(
@@ -101,9 +103,9 @@ class PassRecord:
 
         ``asked`` says which phases run that only some passes have: see `draftwood.engines.cpu.phases.limits`.
         """
-        row = scored = longest = 0
+        row = scored = longest = walks = 0
         layout, ends = [], list[int | Places]()
-        self._alive: list[NDArray[np.int32]] = []  # until the next pass
+        self._alive: list[NDArray[Any]] = []  # until the next pass
         for text in texts:
             end = row + len(text.tokens)
             try:
@@ -114,6 +116,9 @@ class PassRecord:
             length, last = self._fill_paths(row, end, text)
             if text.recent is not None:
                 self._fill_recent(row, end, text, text.recent)
+                if isinstance(text.recent, RecurrentStates):
+                    self._fill_walk(walks, row, text, text.recent)
+                    walks += 1
             if last >= text.base + WIDEST:
                 raise CapabilityError(f"a tree has at most {WIDEST} tokens here: cut the draft")
             layout.append((end, -(-(length + text.more) // CHUNK)))
@@ -124,7 +129,8 @@ class PassRecord:
             scored += len(some)
             row = end
         self._check(row, longest)
-        self._finish(row, scored, *self._lay_out(layout, ends), longest, asked)
+        units, parts = self._lay_out(layout, ends)
+        self._finish(row, scored, units, parts, longest, walks, asked)
         return scored
 
     def _fill_paths(self, row: int, end: int, text: Rows) -> tuple[int, int]:
@@ -169,19 +175,27 @@ class PassRecord:
             self._positions[at] = cell if where is None else where[i]
         return base + end - row, base + end - row - 1
 
-    def _fill_recent(self, row: int, end: int, text: Rows, recent: RecentInputs) -> None:
+    def _fill_walk(self, number: int, row: int, text: Rows, states: RecurrentStates) -> None:
+        """Fill in the states of a text, and the steps over its rows."""
+        count = len(text.tokens)
+        given, own, steps = states.walk(text.base, row, count, text.ways, is_text=text.is_text)
+        every = np.array(steps, dtype=np.int64)
+        self._alive.append(every)
+        self._walks[number] = given, own, every.ctypes.data, len(steps)
+
+    def _fill_recent(self, row: int, end: int, text: Rows, recent: Kept) -> None:
         """Fill in where the inputs of the tokens before each row lie, and where its own are kept."""
         inputs, ways = self._program.inputs, text.ways
         start, stride, per_layer = int(inputs.ctypes.data), inputs.strides[0], recent.layer_bytes
         first = 0 if ways is None else ways[0][-1] - text.base  # nodes before it were read by earlier passes
-        committed = [(address, per_layer) for address in recent.addresses(text.base)]
+        committed = [(slot.address, per_layer) for slot in recent.last(text.base)]
         for i in range(end - row):
             nodes = range(i - 1, -1, -1) if ways is None else [cell - text.base for cell in ways[i][-2::-1]]
             found = [
                 (start + (row + node - first) * stride, 0) if node >= first else (recent.node(node), per_layer)
-                for node in nodes[:TOKENS]
+                for node in nodes[: recent.before]
             ]
-            self._before[row + i].reshape(TOKENS, 2)[:] = [*found, *committed][:TOKENS]
+            self._before[row + i, : recent.before] = [*found, *committed][: recent.before]
         self._kept[row:end] = text.kept
 
     def _ends(self, rows: int, text: Rows, end: int) -> int | Places:
@@ -230,14 +244,16 @@ class PassRecord:
             row, first, parts = end, new, parts + chunks * (end - row)
         return first, parts
 
-    def _finish(self, rows: int, scored: int, units: int, parts: int, longest: int, asked: Asked) -> None:
+    def _finish(
+        self, rows: int, scored: int, units: int, parts: int, longest: int, walks: int, asked: Asked
+    ) -> None:
         program, record = self._program, self.record
         program.reserve(parts, longest)
         if scored > len(self.memory.scores):
             scores = np.zeros((scored, program.score_width), dtype=np.float32)
             self.memory = self._with(self.memory.units, scores)
         record[self.memory.slots] = self.memory.addresses
-        self._limits, address = program.limits(rows, scored, units, asked)  # kept alive until the next pass
+        self._limits, address = program.limits(rows, scored, units, asked, walks)  # kept alive until the next pass
         record[_OF_SIZE] = address, len(self._limits), rows, scored
 
     def results(self, scored: int) -> tuple[NDArray[np.float32], list[int]]:

@@ -17,7 +17,7 @@ class Phase(NamedTuple):
     """How a phase is divided, and in which passes it runs."""
 
     per: Per
-    number: int  # rows of a piece; of other kinds pieces in all, or per unit or expert
+    number: int  # rows of a piece; of other kinds pieces in all, or per unit, expert or walk
     joined: bool = False  # it need not wait for the phase before it
     ends: bool = False  # it belongs to the scores, which not every pass computes
     only: Hashable = None  # it runs only in passes that are asked for this; None: in all
@@ -31,13 +31,23 @@ class Without(NamedTuple):
 
 
 def limits(
-    phases: Sequence[Phase], experts: int, used: int, rows: int, scored: int, units: int, asked: Asked = ()
+    phases: Sequence[Phase],
+    experts: int,
+    used: int,
+    rows: int,
+    scored: int,
+    units: int,
+    asked: Asked = (),
+    walks: int = 0,
 ) -> NDArray[np.int64]:
     """Return of each phase its first piece, its pieces, and how many must be done before it: int64[phases, 3].
 
     ``asked``: `Phase.only` of optional phases to run, and `Without` for each layer to leave out.
     """
-    times = {Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used)}
+    times = {
+        Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used),
+        Per.WALKS: walks,
+    }  # fmt: skip
     found, first, opens = [], 0, 0
     for phase in phases:
         if phase.ends and not scored:

@@ -139,19 +139,19 @@ class Program:
         return self._cells[sizes.source]
 
     def take_inputs(self) -> int:
-        """Return the number of a layer among those with a short convolution."""
+        """Return the number of a layer among those with a convolution."""
         self.convolutions += 1
         return self.convolutions - 1
 
     @property
     def inputs(self) -> Buffer:
-        """The inputs of a layer's short convolution, a row per row of the pass."""
-        return self.shared("inputs of convolutions", self.shape.width)
+        """The inputs of a layer's convolution, a row per row of the pass."""
+        return self.shared("inputs of convolutions", self.shape.convolved)
 
     @property
     def page_bytes(self) -> int:
         """Bytes of a page: the cells of all layers of attention, then what `recent` keeps at its end."""
-        ends = 4 * TOKENS * self.convolutions * self.shape.width
+        ends = 0 if self.shape.delta_heads else 4 * TOKENS * self.convolutions * self.shape.width
         return self.cell_bytes + ends
 
     def finish(self) -> None:

@@ -11,7 +11,7 @@ from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.phases import Without
-from draftwood.engines.cpu.recent import Slot, kept
+from draftwood.engines.cpu.recent import SavedRest
 from draftwood.engines.lent_scores import RowScores
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
@@ -24,12 +24,12 @@ class CpuSession(CommittedText):
     """
 
     def __init__(
-        self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = (), last: Sequence[Slot] | None = None
+        self, model: Any, pages: Sequence[Page] = (), ids: Sequence[int] = (), saved: SavedRest | None = None
     ) -> None:
         super().__init__(model.lock)
         self.model = model
         self.pages = Pages(model.page_bytes, pages)
-        self.recent = model.recent_inputs(self.pages, len(ids), last)
+        self.recent = model.recent(self.pages, len(ids), saved)
         self._ids = list(ids)
         self._closed = False
         self._grown: list[int] = []  # tokens of nodes that `grow` has read
@@ -37,8 +37,8 @@ class CpuSession(CommittedText):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values of its tokens."""
-        return int(self.model.token_bytes) * len(self._ids)
+        """Bytes of the keys and values of its tokens, and of states."""
+        return int(self.model.token_bytes) * len(self._ids) + (self.recent.nbytes if self.recent else 0)
 
     def check(self, model: Any) -> None:
         """Raise `UsageError` if passes of this model cannot read the session's pages."""
@@ -77,9 +77,13 @@ class CpuSession(CommittedText):
         self.pages.make_ready(base, base + first + len(tokens))
         if self.recent is None:
             return Rows(self.pages, base, tokens, ways, scored)
-        wanted = kept(base, len(tokens)) if is_text else [True] * len(tokens)
+        wanted = self.recent.wanted(base, len(tokens)) if is_text else [True] * len(tokens)
         places = self.recent.begin(base, first, wanted)
-        return Rows(self.pages, base, tokens, ways, scored, recent=self.recent, kept=places)
+        return Rows(self.pages, base, tokens, ways, scored, recent=self.recent, kept=places, is_text=is_text)
+
+    def stop(self, end: int) -> int:
+        """Return where the next pass must end, of those that read text up to ``end``."""
+        return end if self.recent is None else self.recent.stop(len(self._ids), end)
 
     def grew(self, rows: Rows) -> None:
         """Remember nodes that a pass has read."""
@@ -142,21 +146,24 @@ class SavedPages:
 
     def __init__(self, session: CpuSession) -> None:
         session.check(session.model)
-        self.model, self.ids, self.nbytes = session.model, tuple(session.ids), session.cache_bytes
+        self.model, self.ids = session.model, tuple(session.ids)
         self.pages = session.pages.share(session.length)
-        self._last = None if session.recent is None else session.recent.saved(session.length)
+        self._saved = None if session.recent is None else session.recent.saved(session.length)
+        self.nbytes = session.model.token_bytes * len(self.ids) + (self._saved.nbytes if self._saved else 0)
+
+    def reach(self, length: int) -> int:
+        """Return with how many tokens a text can begin, at most ``length``."""
+        return length if self._saved is None else self._saved.reach(length)
 
     def resumed(self, model: Any, length: int) -> CpuSession:
         """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot.
 
-        With short convolutions it may be shorter: as `draftwood.engines.cpu.recent` keeps their inputs.
+        With short convolutions or states it may be shorter: see `draftwood.engines.cpu.recent` and `states`.
         """
         if model is not self.model or not 0 <= length <= len(self.ids):
             raise UsageError(f"the first {length} tokens of this text were not read by this target: open the text")
-        if self._last is not None and length < len(self.ids):
-            length = length // PAGE * PAGE
-        last = self._last if length == len(self.ids) else None
-        return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length], last)
+        length = self.reach(length)
+        return CpuSession(model, self.pages[: -(-length // PAGE)], self.ids[:length], self._saved)
 
 
 Grown = tuple[CpuSession, Sequence[int], Sequence[int]]

@@ -129,8 +129,8 @@ class LayerTensors:
         tensors = [self._every.tensor(self._name(name), *shape) for name in names]
         return self._every.matrix(tensors, shape[0])
 
-    def vector(self, name: str, size: int) -> Vector:
-        return self._every.vector(self._name(name), size)
+    def vector(self, name: str, size: int, ending: str = ".weight") -> Vector:
+        return self._every.vector(f"{self._start}{name}{ending}", size)
 
     def floats(self, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return a small matrix of floats, which may have axes of one number, too."""
@@ -142,15 +142,17 @@ class LayerTensors:
         return read_floats(tensor.kind, tensor.data).reshape(shape)
 
     def norms(self, before: str, after: str) -> dict[str, Vector]:
-        """Return the norms around a block that the family has, of these names."""
-        names = {"before": (before,), "after": (after,), "both": (before, after)}[self._shape.family.norms]
-        return {name: self.vector(name, self._shape.width) for name in names}
+        """Return the norms around a block that the family has, of these names; files may have another one."""
+        family = self._shape.family
+        names = {"before": (before,), "after": (after,), "both": (before, after)}[family.norms]
+        files = {"ffn_norm": family.unit_norm}
+        return {name: self.vector(files.get(name, name), self._shape.width) for name in names}
 
     def has_bias(self, name: str) -> bool:
         return f"{self._start}{name}.bias" in self._every.file.tensors
 
     def bias(self, name: str, size: int) -> Vector:
-        return self._every.vector(f"{self._start}{name}.bias", size)
+        return self.vector(name, size, ".bias")
 
     def biases(self, name: str, shape: tuple[int, int]) -> Vector:
         """Return the biases of all experts, float32[experts, outputs padded to a multiple of 32]."""

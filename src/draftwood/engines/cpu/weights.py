@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.attention import Attention
 from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.delta_net import DeltaNet
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
@@ -35,7 +36,8 @@ from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 
 BLOCKS: dict[str, type[Block]] = {
-    "attention": Attention, "short_convolution": ShortConvolution, "gated_unit": GatedUnit, "experts": Experts,
+    "attention": Attention, "short_convolution": ShortConvolution, "delta_net": DeltaNet,
+    "gated_unit": GatedUnit, "experts": Experts,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says

@@ -32,6 +32,9 @@ class Family:
     # Values of numbers that a file leaves out, where llama.cpp has its own for this family. None or 0: refused.
     missing: Mapping[str, float | None] = field(default_factory=dict)
     local: bool = False  # whether layers with a window have rotary frequencies of their own, never scaled
+    partial: bool = False  # whether folders may say that only the first numbers of a head rotate
+    gated: bool = False  # whether each head's queries in attn_q are followed by gates of what attention finds
+    tiled: bool = False  # whether files have heads of values that share a head of keys far apart: k0 k1 k0 k1
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
     # What makes shares of the scores of experts; said: the file's expert_gating_func does.
     gating: Literal["softmax", "sigmoid", "said"] = "softmax"
@@ -54,6 +57,11 @@ _LFM: Settings = {
 }  # fmt: skip
 _ERNIE: Settings = {
     "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_key_value_heads": 2, "head_dim": 128, "tie_word_embeddings": True
+}  # fmt: skip
+_DELTA: Settings = {
+    "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "partial_rotary_factor": 0.25,
+    "full_attention_interval": 4,
 }  # fmt: skip
 _ROWS = (
     Family(
@@ -112,7 +120,9 @@ _ROWS = (
         gate="gelu", head_norm="head", norms="both", adds_one=True, root_embedding=True, every=6, local=True,
         missing={"rope.freq_base_swa": 10000.0},
     ),
-    Family("phi3", {"phi3": {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}}, every=0),
+    Family(
+        "phi3", {"phi3": {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}}, every=0, partial=True
+    ),
     Family(
         "smollm3",
         {
@@ -189,6 +199,11 @@ _ROWS = (
         units=("experts",), gate="clamped", unit_norm="post_attention_norm", every=2, sinks=True, turned=True,
         # The models were trained with bounds of yarn that are not rounded; no key of their files says so.
         missing={"attention.sliding_window": None, "rope.scaling.yarn_truncate": False},
+    ),
+    Family(
+        "qwen35", {"qwen3_5_text": {**_DELTA, "num_key_value_heads": 4}},
+        mixers=("attention", "delta_net"), head_norm="head", unit_norm="post_attention_norm", adds_one=True,
+        partial=True, gated=True, tiled=True,
     ),
 )  # fmt: skip
 FAMILIES = {family.architecture: family for family in _ROWS}

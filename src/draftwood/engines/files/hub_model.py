@@ -14,13 +14,15 @@ from draftwood.engines.files.families import Family
 from draftwood.engines.files.gguf_file import Tensor, damaged, stored
 from draftwood.engines.files.gguf_types import read_floats
 from draftwood.engines.files.hub_experts import as_gguf_has_them
-from draftwood.engines.files.hub_settings import settings_of
+from draftwood.engines.files.hub_settings import settings_of, text_settings
 from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.foreign import json_object
 from draftwood.files.paths import content
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_NEEDLESS = re.compile(r"rotary_emb\.inv_freq$|^model\.visual\.|^mtp\.")
+"""Tensors that no pass over text reads."""
 
 
 Names = Callable[[Family], Mapping[str, str]]
@@ -44,14 +46,15 @@ class HubModel:
     ) -> None:  # fmt: skip
         self.path, self.files = path, tuple(files)
         family, self.metadata, factors, tied = settings_of(config)
+        config = text_settings(config)
         known = names(family)
         if not tied and "lm_head.weight" not in tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         self.tensors = {
             name: _as_in_gguf(name, tensor, family)
             for theirs, tensor in tensors.items()
-            if not (tied and theirs == "lm_head.weight") and not theirs.endswith("rotary_emb.inv_freq")
-            for name in [_name_of(theirs, known)]
+            if not (tied and theirs == "lm_head.weight") and not _NEEDLESS.search(theirs)
+            for name in [_name_of(theirs.replace("model.language_model.", "model.", 1), known)]
         }
         if family.turned:
             self.tensors = as_gguf_has_them(self.tensors)
@@ -83,8 +86,10 @@ def read_folder(folder: Path, names: Names) -> HubModel:
 
 def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
     """Return a tensor as GGUF files have it."""
-    if family.adds_one and name.endswith("norm.weight"):
+    if family.adds_one and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):
         return _floats(name, 1 + read_floats(tensor.kind, tensor.data))
+    if name.endswith(".ssm_a"):  # in float64, whose last bits differ between machines, not those of the result
+        return _floats(name, -np.exp(read_floats(tensor.kind, tensor.data).astype(np.float64)))
     return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 

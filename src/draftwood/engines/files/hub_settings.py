@@ -36,6 +36,8 @@ _SIZES = {
     "moe_num_shared_experts": "expert_shared_count",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "routed_scaling_factor": "expert_weights_scale", "conv_L_cache": "shortconv.l_cache",
+    "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
+    "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
     "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale",
     "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
@@ -46,9 +48,19 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "decoder_sparse_step": (1,), "moe_layer_interval": (1,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,),
+    "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
 _ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "clamped": "silu"}
+
+
+def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a config.json says of the model of texts, where it is one part of several."""
+    text = config.get("text_config")
+    if not isinstance(text, Mapping):
+        return config
+    whole = {name: config[name] for name in ("tie_word_embeddings", "quantization_config") if name in config}
+    return {**whole, **text}
 
 
 def settings_of(given: Mapping[str, Any]) -> HubSettings:
@@ -56,6 +68,7 @@ def settings_of(given: Mapping[str, Any]) -> HubSettings:
 
     Raises `UnsupportedModelError` for what this engine does not run, `ModelError` for settings that make no sense.
     """
+    given = text_settings(given)
     family = HUB_FAMILIES.get(str(given.get("model_type")))
     if family is None:
         raise _unknown(f"models of type {given.get('model_type')!s:.40}")
@@ -75,6 +88,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     quantised = config.get("quantization_config")
     if family.turned and quantised and quantised.get("quant_method") == "mxfp4":
         config["quantization_config"] = None  # the tensors say it, too
+    recurrent = _delta_nets(config, layers) if "delta_net" in family.mixers else {}
+    config |= dict.fromkeys(("layer_types", "sliding_window")) if recurrent else {}
     for name, values in _ONLY.items():
         if name in config and config[name] not in values:
             raise _unknown(f"models with {name} {config[name]!r:.40}")
@@ -94,7 +109,7 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     usual_head = width // int(_number(config, "num_attention_heads"))
     head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
     found |= {f"attention.{name}_length": head for name in ("key", "value")}
-    found |= _windows(config, own, family, layers)
+    found |= _windows(config, own, family, layers) | recurrent
     rope, factors = _rope(config, family, head)
     metadata = {f"{family.architecture}.{name}": value for name, value in (found | rope).items()}
     metadata["general.architecture"] = family.architecture
@@ -131,6 +146,18 @@ def _mixture(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     if "norm_topk_prob" in own:
         found["expert_weights_norm"] = own["norm_topk_prob"]
     return found
+
+
+def _delta_nets(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Return metadata of delta nets: which layers have one, and the sizes that files have and settings imply."""
+    named, every = config.get("layer_types"), config["full_attention_interval"]
+    if named is None:
+        named = [("linear_attention", "full_attention")[(i + 1) % every == 0] for i in range(layers)]
+    _check_types(named, "full_attention", "linear_attention")
+    return {
+        "attention.recurrent_layers": [one == "linear_attention" for one in named],
+        "ssm.inner_size": config["linear_num_value_heads"] * config["linear_value_head_dim"],
+    }
 
 
 def _check_types(named: Any, *known: str) -> None:
@@ -185,7 +212,7 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
     settings |= {name: value for name, value in said.items() if value is not None}
     type_ = settings.get("rope_type", settings.get("type", "default"))
     rotary = int(head * _number(settings, "partial_rotary_factor", 1.0))
-    if rotary != head and family.architecture != "phi3":
+    if rotary != head and not family.partial:
         # In other types transformers turns whole heads where positions are not scaled, and fails where they are.
         if type_ != "default":
             raise _unknown(f"{family.architecture} with scaled positions of a part of each head")

@@ -22,6 +22,8 @@ MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
 _MOST_INNER = 1 << 20
 _LARGEST = 1e30  # of numbers that are computed with as float32
 """No model has more; metadata that say so are damaged."""
+DELTA_SIZE = 128
+"""Numbers of a head's queries, keys and values in delta nets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class Shape:
     shares: Shares = Shares()
     has_shared: bool = False  # whether each mixture has an expert that every token takes
     next_layers: int = 0  # blocks for further tokens (MTP), after the layers
-    convolution: int = 0  # tokens that a short convolution reads; 0: no layer has one
+    convolution: int = 0  # tokens that convolutions read; 0: no layer has one
+    delta_keys: int = 0  # heads of keys of delta nets; 0: no layer is one
+    delta_heads: int = 0  # heads of values of delta nets
 
     @property
     def layers(self) -> int:
@@ -115,6 +119,11 @@ class Shape:
         return next(every, self.sizes[0].rotary)
 
     @property
+    def convolved(self) -> int:
+        """Numbers of a token that convolutions read."""
+        return (2 * self.delta_keys + self.delta_heads) * DELTA_SIZE or self.width
+
+    @property
     def is_long(self) -> bool:
         """Whether texts may be longer than those of the first training, so that LongRoPE's long factors are taken.
 
@@ -128,7 +137,6 @@ class _Keys:
 
     def __init__(self, metadata: Mapping[str, Any], family: Family) -> None:
         self._metadata, self.family = metadata, family
-        self.convolves = "short_convolution" in family.mixers
 
     def get(self, name: str, default: Any = None) -> Any:
         return self._metadata.get(f"{self.family.architecture}.{name}", self.family.missing.get(name, default))
@@ -196,6 +204,17 @@ class _Keys:
             raise self._wrong(name, found)
         return [one == 0 for one in found]
 
+    def recurrent(self, layers: int) -> list[bool]:
+        """Return which layers have a delta net in place of attention."""
+        name = "attention.recurrent_layers"
+        found = self.get(name)
+        if found is None:
+            every = self.whole("full_attention_interval", 4)
+            return [(layer + 1) % every != 0 for layer in range(layers)]
+        if not isinstance(found, list) or len(found) < layers or not all(one in (0, 1) for one in found):
+            raise self._wrong(name, found)
+        return [bool(one) for one in found[:layers]]
+
     def pattern(self, layers: int) -> list[bool]:
         """Return which layers have a window."""
         name = "attention.sliding_window_pattern"
@@ -257,7 +276,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
         score_cap=keys.real("final_logit_softcapping", 0.0),
-        next_layers=next_layers, convolution=_convolution(keys) if "short_convolution" in has else 0,
+        next_layers=next_layers, **_recurrent(keys, has),
         **(_experts(keys) if "experts" in has else {}),
     )  # fmt: skip
 
@@ -266,13 +285,18 @@ def _sizes(keys: _Keys, width: int, blocks: Sequence[tuple[str, str]]) -> tuple[
     """Return the sizes of each layer."""
     layers = len(blocks)
     heads = keys.each("attention.head_count", layers, most=4096)
-    kv_heads = keys.each("attention.head_count_kv", layers, heads, 4096, least=0 if keys.convolves else 1)
+    kv_heads = keys.each(
+        "attention.head_count_kv", layers, heads, 4096, least=int(keys.family.mixers == ("attention",))
+    )
     has_unit = [unit == "gated_unit" for _, unit in blocks]
     inner = keys.each("feed_forward_length", layers, most=_MOST_INNER) if any(has_unit) else [0] * layers
     size, rotary = _head_size(keys, max(1, width // heads[0]))
     for queries, shared in zip(heads, kv_heads, strict=True):
         if shared and queries % shared:
             raise ModelError(f"the file says {queries} heads share {shared} heads of keys: get the file again")
+    kv_heads = [heads * (mixer == "attention") for heads, (mixer, _) in zip(kv_heads, blocks, strict=True)]
+    if not any(kv_heads):
+        raise UnsupportedModelError("the CPU engine runs no models without attention: take another engine")
     return tuple(
         LayerSizes(heads[layer], kv_heads[layer], size, rotary, inner[layer] * has_unit[layer], layer)
         for layer in range(layers)
@@ -296,10 +320,8 @@ def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, str], ...]:
     """Return the names of both blocks of each layer; `UnsupportedModelError` for those of other families."""
     family = keys.family
     dense = layers if not keys.get("expert_count") else keys.whole("leading_dense_block_count", 0, layers, 0)
-    lacking = keys.lacking("attention.head_count_kv", layers) if keys.convolves else [False] * layers
     found = tuple(
-        ("short_convolution" if lacking[layer] else "attention", "gated_unit" if layer < dense else "experts")
-        for layer in range(layers)
+        (mixer, "gated_unit" if layer < dense else "experts") for layer, mixer in enumerate(_mixers(keys, layers))
     )
     if others := {unit for _, unit in found} - set(family.units):
         raise UnsupportedModelError(
@@ -308,13 +330,42 @@ def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, str], ...]:
     return found
 
 
-def _convolution(keys: _Keys) -> int:
-    tokens = keys.whole("shortconv.l_cache")
-    if tokens != 3:
+def _mixers(keys: _Keys, layers: int) -> list[str]:
+    """Return the name of the first block of each layer."""
+    (*_, other) = keys.family.mixers
+    if other == "short_convolution":
+        without = keys.lacking("attention.head_count_kv", layers)
+    elif other == "delta_net":
+        without = keys.recurrent(layers)
+    else:
+        without = [False] * layers
+    return [other if here else "attention" for here in without]
+
+
+def _recurrent(keys: _Keys, has: set[str]) -> dict[str, Any]:
+    """Return what `Shape` says of short convolutions and delta nets."""
+    if "short_convolution" in has:
+        return {"convolution": _only(keys, "shortconv.l_cache", 3)}
+    if "delta_net" not in has:
+        return {}
+    _only(keys, "ssm.state_size", DELTA_SIZE)
+    key_heads, heads = (keys.whole(f"ssm.{name}", most=1024) for name in ("group_count", "time_step_rank"))
+    _only(keys, "ssm.inner_size", heads * DELTA_SIZE)
+    if heads % key_heads:
+        raise ModelError(f"the file says {heads} states share {key_heads} heads of keys: get the file again")
+    return {
+        "convolution": _only(keys, "ssm.conv_kernel", 4), "delta_keys": key_heads, "delta_heads": heads
+    }  # fmt: skip
+
+
+def _only(keys: _Keys, name: str, known: int) -> int:
+    """Return a number of recurrent layers, which kernels know by one value."""
+    found = keys.whole(name)
+    if found != known:
         raise UnsupportedModelError(
-            f"the CPU engine runs no convolutions of {tokens} tokens, but of 3: take another engine"
+            f"the CPU engine runs no models with {name} {found}, but with {known}: take another engine"
         )
-    return tokens
+    return found
 
 
 def _experts(keys: _Keys) -> dict[str, Any]:

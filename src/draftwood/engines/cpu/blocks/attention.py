@@ -28,7 +28,7 @@ from draftwood.engines.cpu.code.records import (
     Per,
     PieceCode,
 )  # fmt: skip
-from draftwood.engines.cpu.code.rounding import one_exponential
+from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
 from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
 from draftwood.engines.cpu.program import Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
@@ -104,6 +104,8 @@ def _write_head_norm(piece: PieceCode, values: Place, weight: Place) -> None:
 def _joined(piece: PieceCode) -> None:
     with piece.rows() as row:
         _write_joined(piece, row)
+        with piece.code.when(piece.phase.gates.start.number().differs(0)):
+            _write_gated(piece, row)
         write_records(piece, row, piece.phase.heads * piece.phase.head_size)
 
 
@@ -120,6 +122,14 @@ def _write_joined(piece: PieceCode, row: Value) -> None:
             sink.now = phase.sinks.f32[head]
         out = phase.y[row] + head * phase.head_size * 4
         _write_head_joined(piece, first, heads * size, chunks, sink.now, out)
+
+
+def _write_gated(piece: PieceCode, row: Value) -> None:
+    """Multiply a row by the sigmoid of its gates (gated attention: Qiu et al., 2025, arXiv 2505.06708)."""
+    phase = piece.phase
+    values, gates = phase.y[row], phase.gates[row]
+    with piece.code.count(0, phase.heads * phase.head_size, LANES) as i:
+        values.f32x16[i] = values.f32x16[i] * sigmoid(gates.f32x16[i])
 
 
 def _write_head_joined(
@@ -157,12 +167,17 @@ TURNED = MODULE.kernel(
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
 the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
 JOINED = MODULE.kernel(
-    "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS, y=ROWS,
-    sinks=OPTIONAL, out=OPTIONAL_ROWS,
+    "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS,
+    gates=OPTIONAL_ROWS, y=ROWS, sinks=OPTIONAL, out=OPTIONAL_ROWS,
 )  # fmt: skip
-"""A row's parts of attention, put together in order, to y, also as records to out if it is given.
+"""A row's parts of attention, put together in order, times sigmoid(gate) if there are gates, to y; also as records
+to out if it is given.
 
 ``sinks`` float32[heads]: scores of a position without values, of which every softmax has one."""
+
+
+_GATES = "attn_q gates"
+"""The matrix of the gates, whose rows lie between the queries' in attn_q."""
 
 
 class Attention(Block):
@@ -184,7 +199,11 @@ class Attention(Block):
         matrices, vectors, first = {}, tensors.norms("attn_norm", "post_attention_norm"), 0
         for part, outputs, heads in (("q", queries, sizes.heads), ("k", keys, sizes.kv_heads), ("v", keys, 0)):
             name, order = f"attn_{part}", _order(shape.family, sizes, heads, halves=tensors.halves)
-            if "attn_qkv" in tensors:
+            if family.gated and part == "q":
+                both = np.arange(2 * queries).reshape(sizes.heads, 2, sizes.head_size)
+                for own, rows in ((name, both[:, 0]), (_GATES, both[:, 1])):
+                    matrices[own] = tensors.part(name, (2 * queries, shape.width), rows.ravel())
+            elif "attn_qkv" in tensors:
                 rows = first + (np.arange(outputs) if order is None else order)
                 matrices[name] = tensors.part("attn_qkv", (queries + 2 * keys, shape.width), rows)
                 first += outputs
@@ -218,6 +237,9 @@ class Attention(Block):
         for name, out in (("attn_q", q), ("attn_k", k), ("attn_v", v)):
             bias = vectors.get(f"{name}.bias")
             add_product(program, self.matrices[name], inputs, out, bias=bias, joined=name != "attn_q")
+        gates = program.shared("gates of heads", heads) if _GATES in self.matrices else None
+        if gates is not None:
+            add_product(program, self.matrices[_GATES], inputs, gates, joined=True)
         if shape.family.head_norm == "row":
             for name, rows in (("attn_q_norm", q), ("attn_k_norm", k)):
                 width = heads if rows is q else keys
@@ -241,8 +263,8 @@ class Attention(Block):
         found = program.shared_inputs("heads", heads)
         output = self.matrices["attn_output"]
         program.add(
-            JOINED, row=heads, **sizes, parts=program.parts, sinks=vectors.get("attn_sinks"), y=found.plain,
-            out=found.records_for(output),
+            JOINED, row=heads, **sizes, parts=program.parts, gates=gates, sinks=vectors.get("attn_sinks"),
+            y=found.plain, out=found.records_for(output),
         )  # fmt: skip
         norm = vectors.get("post_attention_norm")
         add_into_x(program, output, found, norm, vectors.get("attn_output.bias"))

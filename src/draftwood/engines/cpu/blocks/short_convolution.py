@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
-from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, OPTIONAL_ROWS, ROWS, KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    BEFORE,
+    NUMBER,
+    OPTIONAL_ROWS,
+    ROWS,
+    KernelModule,
+    Per,
+    PieceCode,
+)  # fmt: skip
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
@@ -41,7 +50,7 @@ def _convolved(piece: PieceCode) -> None:
 
 def _write_row(piece: PieceCode, row: Value) -> None:
     phase = piece.phase
-    before = piece.whole.before + row * 32
+    before = piece.whole.before + row * (16 * BEFORE)
     last, second = ((before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(2))
     c = phase.x[row] + phase.width * 4
     with piece.code.count(0, phase.width, LANES) as i:

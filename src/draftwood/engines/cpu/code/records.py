@@ -31,6 +31,8 @@ CHUNK = 512
 """Positions of a path whose softmax is computed together; a longer path is joined from several chunks."""
 PART_HEAD = 16
 """Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, 14 unused."""
+BEFORE = 3
+"""Most tokens before a row that a convolution reads."""
 BEST = 16
 """Bytes of the record of a piece's best token: float32 score, int32 token, int32 not 0 if a score is NaN, 4 unused
 bytes."""
@@ -158,9 +160,12 @@ PASS = Layout(
     scored=ADDRESS, scores=ADDRESS,  # int64[scored_rows], numbers of rows; float32[scored_rows, vocabulary]
     best=ADDRESS,  # `BEST` records [pieces of the scores, scored rows]
     choices=ADDRESS,  # int64[scored_rows]: best tokens
-    # int64[rows, 2, 2]: where the inputs one and two tokens before a row lie: address in the first layer, bytes
-    # to the next layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
+    # int64[rows, BEFORE, 2]: where the inputs one, two and three tokens before a row lie: address in the first
+    # layer, bytes to the next layer. int64[rows]: where the row's own inputs are kept; 0: nowhere.
     before=ADDRESS, kept=ADDRESS,
+    # int64[texts, 4]: addresses of the states that a text has, and of those that it gets; address and number of
+    # the steps over its rows, int64[steps, 4]: see `draftwood.engines.cpu.walk`.
+    walks=ADDRESS,
 )  # fmt: skip
 """The record of a pass."""
 
@@ -182,10 +187,11 @@ class View:
 class Per(IntEnum):
     """What the number of a phase's pieces depends on.
 
-    ROWS, SCORED: rows, scored rows; TILES: of a matrix; UNITS: of attention; ONE: once; EXPERTS: chosen ones.
+    ROWS, SCORED: rows, scored rows; TILES: of a matrix; UNITS: of attention; ONE: once; EXPERTS: chosen ones;
+    WALKS: texts with states.
     """
 
-    ROWS, SCORED, TILES, UNITS, ONE, EXPERTS = range(6)
+    ROWS, SCORED, TILES, UNITS, ONE, EXPERTS, WALKS = range(7)
 
 
 class PieceCode(NamedTuple):

@@ -18,6 +18,11 @@ _LOG2 = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # Cody and Waite: the first has few bits, so n * it is exact
 # Cephes' expf: the polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+"""Cephes' logf: the polynomial of (log(1 + r) - r + r**2 / 2) / r**3 for r from sqrt(1/2) - 1 to sqrt(2) - 1."""
 _LEAST = -87.3  # exp of less is 0, so no result is subnormal
 
 
@@ -81,6 +86,22 @@ def sigmoid(x: Value) -> Value:
 def silu(x: Value) -> Value:
     """Return x * sigmoid(x)."""
     return x * sigmoid(x)
+
+
+def softplus(x: Value) -> Value:
+    """Return log(1 + exp(x)), as max(x, 0) + log(1 + exp(-abs(x)))."""
+    e = exponential(-abs(x))
+    is_high = e > 0.41421356  # then log(1 + e) = ln(2) + log((1 + e) / 2)
+    rest = is_high.where((e - 1.0) * 0.5, e)
+    square = rest * rest
+    found = x.as_value(_LOG[0])
+    for factor in _LOG[1:]:
+        found = x.as_value(factor).plus_product(found, rest)
+    found = found * rest * square
+    found = is_high.where(found + _LN2_LOW, found)
+    found = rest + found.plus_product(square, x.as_value(-0.5))
+    found = is_high.where(found + _LN2_HIGH, found)
+    return (x > 0.0).where(x, 0.0) + found
 
 
 def gelu(x: Value) -> Value:

@@ -1,0 +1,228 @@
+"""The gated delta net: layers that keep a state in place of keys and values (Qwen3-Next, Qwen3.5).
+
+Products of a norm give queries, keys and values, which a convolution over four tokens mixes with those of the
+tokens before, two numbers per head (how much to forget, how much to store), and gates of the result. Queries and
+keys get unit length. `delta_walk` goes through the tokens. What it finds gets a norm, then is multiplied by
+silu(gate). Gated delta networks: Yang et al., 2024 (arXiv 2412.06464).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.delta_walk import TILES, WALKED
+from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
+from draftwood.engines.cpu.blocks.product import add_into_x, add_product
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    BEFORE,
+    NUMBER,
+    OPTIONAL_ROWS,
+    REAL,
+    ROWS,
+    WIDEST,
+    KernelModule,
+    Per,
+    PieceCode,
+)  # fmt: skip
+from draftwood.engines.cpu.code.rounding import exponential, sigmoid, silu, softplus
+from draftwood.engines.cpu.code.values import LANES, Place, Value
+from draftwood.engines.cpu.packing import Matrix
+from draftwood.engines.cpu.program import Program, Vector
+from draftwood.engines.cpu.tensors import LayerTensors
+from draftwood.engines.files.shapes import DELTA_SIZE as SIZE
+from draftwood.engines.files.shapes import Shape
+from draftwood.errors import ModelError
+
+
+def _slot(shape: Shape) -> dict[str, int]:
+    """Return where a token's slot in a layer has its key, its delta and its decay, and its size, in numbers.
+
+    It begins with the inputs of the convolution.
+    """
+    key = shape.convolved
+    delta = key + shape.delta_keys * SIZE
+    decay = delta + shape.delta_heads * SIZE
+    return {"k": key, "delta": delta, "decay": decay, "size": decay + -(-shape.delta_heads // LANES) * LANES}
+
+
+def delta_sizes(shape: Shape) -> tuple[int, int]:
+    """Return how many numbers are kept of a token, and the size of the states, in each layer with a delta net."""
+    return _slot(shape)["size"], shape.delta_heads * SIZE * SIZE
+
+
+def _mixed(piece: PieceCode) -> None:
+    phase = piece.phase
+    with piece.rows() as row:
+        before = piece.whole.before + row * (16 * BEFORE)
+        earlier = [(before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(BEFORE)]
+        rows = [*reversed(earlier), phase.x[row]]
+        for name, first in (("q", piece.code.whole(0)), ("k", phase.keys)):
+            with piece.code.count(0, phase.keys) as head:
+                found = _convolved(piece, rows, first + head)
+                _put(getattr(phase, name)[head * WIDEST + row], _unit_length(piece, found, is_query=name == "q"))
+        with piece.code.count(0, phase.heads) as head:
+            _put(phase.v[head * WIDEST + row], _convolved(piece, rows, phase.keys * 2 + head))
+        _write_gates(piece, row)
+        kept = piece.whole.kept.i64[row]
+        with piece.code.when(kept.differs(0)):
+            _write_kept(piece, row, (kept + phase.layer * phase.slot_bytes).place())
+
+
+def _put(place: Place, values: list[Value]) -> None:
+    for i, one in enumerate(values):
+        place.f32x16[LANES * i] = one
+
+
+def _convolved(piece: PieceCode, rows: list[Place], head: Value) -> list[Value]:
+    """Return ``silu(conv(x))`` of a head's numbers."""
+    found = []
+    for lane in range(0, SIZE, LANES):
+        at = head * SIZE + lane
+        taps = [(piece.phase.factors + piece.phase.width * (4 * i)).f32x16[at] for i in range(len(rows))]
+        total = rows[0].f32x16[at] * taps[0]
+        for row, tap in zip(rows[1:], taps[1:], strict=True):
+            total = total.plus_product(row.f32x16[at], tap)
+        found.append(silu(total))
+    return found
+
+
+def _squares(values: list[Value]) -> Value:
+    total = values[0] * values[0]
+    for one in values[1:]:
+        total = total.plus_product(one, one)
+    return total.sum()
+
+
+def _unit_length(piece: PieceCode, values: list[Value], *, is_query: bool) -> list[Value]:
+    """Return ``x / sqrt(sum(x**2) + epsilon)``; queries are divided by the root of their size, too."""
+    scale = 1.0 / (_squares(values) + piece.phase.epsilon).sqrt()
+    many = (scale * SIZE**-0.5 if is_query else scale).splat()
+    return [one * many for one in values]
+
+
+def _write_gates(piece: PieceCode, row: Value) -> None:
+    """Write ``beta = sigmoid(b)`` and ``decay = exp(ssm_a * softplus(a + dt))``."""
+    phase = piece.phase
+    beta, decay = phase.beta[row], phase.decay[row]
+    with piece.code.count(0, phase.heads, LANES) as i:
+        beta.f32x16[i] = sigmoid(beta.f32x16[i])
+        step = softplus(decay.f32x16[i] + phase.steps.f32x16[i])
+        decay.f32x16[i] = exponential(phase.rates.f32x16[i] * step)
+
+
+def _write_kept(piece: PieceCode, row: Value, slot: Place) -> None:
+    """Copy what later passes need of a row to its slot; `delta_walk` adds the delta."""
+    code, phase = piece.code, piece.phase
+    with code.count(0, phase.width, LANES) as i:
+        slot.f32x16[i] = phase.x[row].f32x16[i]
+    with code.count(0, phase.keys) as head, code.count(0, SIZE, LANES) as i:
+        (slot + phase.slot_k + head * (4 * SIZE)).f32x16[i] = phase.k[head * WIDEST + row].f32x16[i]
+    with code.count(0, phase.heads, LANES) as i:
+        (slot + phase.slot_decay).f32x16[i] = phase.decay[row].f32x16[i]
+
+
+def _finished(piece: PieceCode) -> None:
+    phase = piece.phase
+    with piece.rows() as row:
+        with piece.code.count(0, phase.heads) as head:
+            o = phase.o[head * WIDEST + row]
+            values = [o.f32x16[lane] for lane in range(0, SIZE, LANES)]
+            scale = (1.0 / (_squares(values) / float(SIZE) + phase.epsilon).sqrt()).splat()
+            gates, y = (rows[row] + head * (4 * SIZE) for rows in (phase.gates, phase.y))
+            for i, one in enumerate(values):
+                lane = LANES * i
+                y.f32x16[lane] = one * scale * phase.weight.f32x16[lane] * silu(gates.f32x16[lane])
+        write_records(piece, row, phase.heads * SIZE)
+
+
+MODULE = KernelModule("delta_net")
+_MIXED = MODULE.kernel(
+    "delta_mixed", Per.ROWS, _mixed, x=ROWS, width=NUMBER, layer=NUMBER, keys=NUMBER, heads=NUMBER,
+    factors=ADDRESS, rates=ADDRESS, steps=ADDRESS, epsilon=REAL, q=ROWS, k=ROWS, v=ROWS, beta=ROWS, decay=ROWS,
+    slot_bytes=NUMBER, slot_k=NUMBER, slot_decay=NUMBER,
+)  # fmt: skip
+"""From rows x of ``width`` numbers the q, k and v that `delta_walk` reads, by a convolution with ``factors``
+float32[4, width]; beta and decay, which were products, become what it reads, with ``rates`` (ssm_a) and ``steps``
+(ssm_dt). What later passes need is kept where the pass's record says so."""
+_FINISHED = MODULE.kernel(
+    "delta_finished", Per.ROWS, _finished, o=ROWS, gates=ROWS, weight=ADDRESS, epsilon=REAL, heads=NUMBER, y=ROWS,
+    out=OPTIONAL_ROWS,
+)  # fmt: skip
+"""``y = norm(o) * silu(gates)``, the norm over each head; also as records to out if it is given."""
+
+
+class DeltaNet(Block):
+    """The gated delta net of a layer, in place of attention; ``key_heads`` has the one of each head of values."""
+
+    def __init__(
+        self, shape: Shape, layer: int, matrices: Mapping[str, Matrix], vectors: Mapping[str, Vector],
+        key_heads: NDArray[np.intp],
+    ) -> None:  # fmt: skip
+        super().__init__(shape, layer, matrices, vectors)
+        self._key_heads = key_heads.astype(np.int64)
+
+    hub_names: ClassVar = {
+        "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
+        "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.conv1d": "ssm_conv1d", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
+        "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
+    }  # fmt: skip
+
+    @classmethod
+    def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> DeltaNet:
+        width, heads, values = shape.width, shape.delta_heads, shape.delta_heads * SIZE
+        matrices = {
+            "attn_qkv": tensors.part("attn_qkv", (shape.convolved, width)),
+            "attn_gate": tensors.part("attn_gate", (values, width)),
+            "ssm_beta": tensors.part("ssm_beta", (heads, width)),
+            "ssm_alpha": tensors.part("ssm_alpha", (heads, width)),
+            "ssm_out": tensors.part("ssm_out", (width, values)),
+        }
+        factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
+        rates = tensors.vector("ssm_a", heads, "")
+        if not np.all(np.isfinite(rates) & (rates <= 0)):
+            raise ModelError(f"ssm_a of layer {layer} has numbers that are not below 0: get the file again")
+        vectors = tensors.norms("attn_norm", "post_attention_norm") | {
+            "ssm_conv1d": factors.T.copy().ravel(), "ssm_a": rates, "ssm_dt.bias": tensors.bias("ssm_dt", heads),
+            "ssm_norm": tensors.vector("ssm_norm", SIZE),
+        }  # fmt: skip
+        head, per = np.arange(heads), heads // shape.delta_keys
+        # The converter to GGUF reorders heads of values in some families; folders have them as they were trained.
+        is_tiled = shape.family.tiled and not tensors.halves
+        return cls(shape, layer, matrices, vectors, head % shape.delta_keys if is_tiled else head // per)
+
+    def build(self, program: Program) -> None:
+        shape, vectors, heads = self.shape, self.vectors, self.shape.delta_heads
+        qkv, gate, beta, alpha, out = self.matrices.values()
+        inputs = add_norm_before(program, vectors.get("attn_norm"), [qkv, gate, beta, alpha])
+        gates = program.shared("gates of states", heads * SIZE)
+        rows: dict[str, Any] = {name: program.shared(f"{name} of states", heads) for name in ("beta", "decay")}
+        add_product(program, qkv, inputs, program.inputs)
+        for matrix, y in ((gate, gates), (beta, rows["beta"]), (alpha, rows["decay"])):
+            add_product(program, matrix, inputs, y, joined=True)
+        for name, count in (("q", shape.delta_keys), ("k", shape.delta_keys), ("v", heads)):
+            rows[name] = program.shared(f"{name} of states", SIZE, count * WIDEST)
+        o = program.shared("o of states", SIZE, heads * WIDEST)
+        slot = {name: 4 * at for name, at in _slot(shape).items()}
+        rows |= {"layer": program.take_inputs(), "heads": heads, "slot_bytes": slot["size"]}
+        rows |= {f"slot_{name}": slot[name] for name in ("k", "decay")}
+        program.add(
+            _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, keys=shape.delta_keys,
+            factors=vectors["ssm_conv1d"], rates=vectors["ssm_a"], steps=vectors["ssm_dt.bias"],
+            epsilon=shape.epsilon, **rows,
+        )  # fmt: skip
+        program.add(
+            WALKED, pieces=heads * TILES, key_heads=self._key_heads, o=o, slot_delta=slot["delta"], **rows
+        )  # fmt: skip
+        found = program.shared_inputs("heads of states", heads * SIZE)
+        program.add(
+            _FINISHED, row=heads * SIZE, o=o, gates=gates, weight=vectors["ssm_norm"], epsilon=shape.epsilon,
+            heads=heads, y=found.plain, out=found.records_for(out),
+        )  # fmt: skip
+        add_into_x(program, out, found, None)
