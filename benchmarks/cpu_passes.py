@@ -6,9 +6,9 @@ Arms take turns, each in a process of its own: the memory's speed, our engine, l
 libraries with several builds, as the wheel muthuishere-modelnexus 0.2.1 has one, of which the fastest is taken, or
 the one library of xllamacpp). Printed are a table and JSON: median milliseconds of passes by their tokens.
 
-- The memory's speed is that of one sum over numbers that fill no cache (BLAS's dot product, nothing is written).
-- Bytes of a token are those of the matrices that a pass over it reads, of a mixture the used experts; keys and
-  values are left out. Our engine's are as it has them in memory, llama.cpp's as they are in the file.
+- The memory's speed is that at which threads read numbers that fill no cache (`draftwood.local.memory_speed`).
+- Bytes of a token are those of the weights that a pass over it reads, of a mixture the used experts, as our
+  engine has them in memory; keys and values are left out.
 - ``--random`` first writes MODEL.gguf: see `shapes`.
 - ``--floats`` compares scores of a text, token by token, with those of our engine on the same weights as float32,
   for which it writes a file beside the other: KL divergence in nats.
@@ -28,7 +28,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
-from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -41,12 +40,13 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile, Tensor
 from draftwood.engines.tokens.tokenizer import GgufTokenizer
 from draftwood.local.machine import processor
+from draftwood.local.memory_speed import measured as measured_memory
+from draftwood.models.forecast import forecast
 from draftwood.tree import TokenTree
 
 WIDTHS = (1, 4, 8, 16)
 _BATCH = 512  # tokens that llama.cpp reads at once
-_NUMBERS = 1 << 28  # of the array whose reading is timed: 1 GiB
-_READINGS = 8
+_READ = 1 << 30  # bytes whose reading is timed
 _COMPARED = 64  # tokens whose scores are compared
 
 
@@ -126,23 +126,6 @@ class LlamaLibrary:
             self.length = length
 
 
-def memory(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the bytes a second that one thread reads, and that ``args.threads`` read together."""
-    numbers = np.ones(_NUMBERS, np.float32)
-
-    def seconds(threads: int) -> float:
-        readers = [Thread(target=np.dot, args=(part, part)) for part in np.split(numbers, threads)]
-        before = perf_counter()
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join()
-        return perf_counter() - before
-
-    best = [min(seconds(threads) for _ in range(_READINGS)) for threads in (1, args.threads)]
-    return {"speed": [numbers.nbytes / one for one in best]}
-
-
 class Own:
     """Our engine, with a text."""
 
@@ -160,15 +143,6 @@ class Own:
         found = np.array(self.run([token]).raw(0))
         self._session.keep([])
         return found
-
-    def bytes(self) -> float:
-        """Return the bytes of matrices that a pass over one token reads."""
-        weights = self.target.model.weights
-        share = weights.shape.used / max(1, weights.shape.experts)
-        matrices = [one for layer in weights.matrices for one in layer.values()]
-        return weights.output.packed.nbytes + sum(
-            one.packed.nbytes * (share if one.expert_bytes else 1) for one in matrices
-        )
 
 
 class Llama:
@@ -188,33 +162,20 @@ class Llama:
         self._library.run([token], scored=True)
         return self._library.scores(self._file.tensors["token_embd.weight"].shape[0])
 
-    def bytes(self) -> float:
-        metadata, tensors = self._file.metadata, self._file.tensors
-        said = {name.partition(".")[2]: value for name, value in metadata.items()}
-        share = said.get("expert_used_count", 0) / max(1, said.get("expert_count", 1))
-        tables = ["per_layer_token_embd.weight", *(["token_embd.weight"] if "output.weight" in tensors else [])]
-        others = f"blk.{said['block_count'] - said.get('nextn_predict_layers', 0)}."  # a block that drafts
-        return sum(
-            tensor.known.nbytes * (share if "_exps." in name else 1)
-            for name, tensor in tensors.items()
-            if name not in tables and not name.startswith(others)
-        )
 
-
-def measured(args: argparse.Namespace) -> dict[str, Any]:
+def measured(args: argparse.Namespace) -> dict[int, list[float]]:
     """What the process of an engine finds: milliseconds of passes by their tokens, and scores."""
     file = GgufFile(args.model)
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, file.tensors["token_embd.weight"].shape[0], args.context + max(WIDTHS)).tolist()
-    text = (
-        GgufTokenizer(file.metadata)(Path(__file__).read_text(encoding="utf-8"))["input_ids"] if args.kept else []
-    )
-    begin = text[: args.context] or ids[: args.context]
-    engine = (Llama if args.arm == "llama.cpp" else Own)(args, begin)
+    kind = Llama if args.arm == "llama.cpp" else Own
     if args.kept:
+        text = GgufTokenizer(file.metadata)(Path(__file__).read_text(encoding="utf-8"))["input_ids"]
+        engine = kind(args, text[: args.context])
         after = text[args.context : args.context + _COMPARED]
         np.save(args.kept, np.array([engine.scores(token) for token in after]))
         return {}
+    size, rng = file.tensors["token_embd.weight"].shape[0], np.random.default_rng(0)
+    ids = rng.integers(0, size, args.context + max(WIDTHS)).tolist()
+    engine = kind(args, ids[: args.context])
     taken: dict[int, list[float]] = {width: [] for width in WIDTHS}
     for turn in range(args.rounds + 1):
         for width in WIDTHS:
@@ -222,7 +183,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
             engine.run(ids[-width:])
             if turn:  # memory is touched and code is compiled
                 taken[width].append(1e3 * (perf_counter() - before))
-    return {"bytes": engine.bytes(), "ms": taken}
+    return taken
 
 
 class FloatTensor:
@@ -260,13 +221,12 @@ def write_floats(model: Path, path: Path) -> None:
     writer.close()
 
 
-def process(args: argparse.Namespace, arm: str, *more: str) -> dict[str, Any]:
-    """Run an arm in a process of its own, where BLAS has one thread."""
+def process(args: argparse.Namespace, arm: str, *more: str) -> Any:
+    """Run an arm in a process of its own; returns what it found."""
     given = [sys.executable, __file__, str(args.model), "--arm", arm, "--threads", str(args.threads)]
     given += ["--rounds", str(args.rounds), "--context", str(args.context)]
     given += ["--llama", str(args.llama)] if args.llama else []
-    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([*given, *more], env=alone, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([*given, *more], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -296,15 +256,15 @@ def compared(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.turns):
         for arm, results in found.items():
             results.append(process(args, arm))
-    speeds = [max(speed) / 1e9 for speed in zip(*(one["speed"] for one in found["memory"]), strict=True)]
+    speeds = [max(speed) / 1e9 for speed in zip(*found["memory"], strict=True)]
     row: dict[str, Any] = {"model": args.model.name, "processor": processor(), "threads": args.threads}
+    size = row["GB of a token"] = (forecast(args.model).read or 0) / 1e9
     row |= {"context": args.context, "memory GB/s": {"1": speeds[0], str(args.threads): speeds[1]}}
     nearness = divergences(args, arms) if args.floats else {}
     for arm in arms:
-        size = found[arm][0]["bytes"] / 1e9
-        ms = {width: median(ms for one in found[arm] for ms in one["ms"][str(width)]) for width in WIDTHS}
+        ms = {width: median(ms for one in found[arm] for ms in one[str(width)]) for width in WIDTHS}
         share = size / (ms[1] / 1e3) / speeds[1]
-        row[arm] = {"GB of a token": size, "ms": ms, "share": share, "kl": nearness.get(arm)}
+        row[arm] = {"ms": ms, "share": share, "kl": nearness.get(arm)}
     return row
 
 
@@ -319,7 +279,7 @@ def line(row: dict[str, Any]) -> str:
         gain = row["llama.cpp"]["ms"][1] / ms[0] if "llama.cpp" in row else float("nan")
         times, of_one = " / ".join(f"{one:.1f}" for one in ms), " / ".join(f"{one / ms[0]:.2f}" for one in ms)
         near = "" if found["kl"] is None else f"{found['kl']:.5f}"
-        cells = row["model"], arm, f"{found['GB of a token']:.2f}", times, of_one, f"{found['share']:.0%}"
+        cells = row["model"], arm, f"{row['GB of a token']:.2f}", times, of_one, f"{found['share']:.0%}"
         lines.append(f"| {' | '.join((*cells, f'{gain:.2f}', near))} |")
     return "\n".join(lines)
 
@@ -339,7 +299,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     if args.arm:
-        print(json.dumps(memory(args) if args.arm == "memory" else measured(args)))
+        if args.arm == "memory":
+            print(json.dumps([measured_memory(threads, _READ) for threads in (1, args.threads)]))
+        else:
+            print(json.dumps(measured(args)))
         return
     if args.random:
         SHAPES[args.random]().write(args.model)
