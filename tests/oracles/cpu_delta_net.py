@@ -33,8 +33,12 @@ def delta_net(layer: Any, x: Floats, kept: list[Any]) -> Floats:
     q, k, v = (part.reshape(-1, SIZE) for part in np.split(mixed, [keys, 2 * keys]))
     q = q * (length_inverse(q, shape.epsilon) * F(SIZE**-0.5))[:, None]
     k = k * length_inverse(k, shape.epsilon)[:, None]
-    beta = sigmoid(layer.product("ssm_beta", x))
-    step = softplus(layer.product("ssm_alpha", x) + layer.vector("ssm_dt.bias"))
+    if layer.has("ssm_ba"):  # of each head of keys first its betas, then its alphas
+        both = layer.product("ssm_ba", x).reshape(shape.delta_keys, 2, -1)
+        b, a = both[:, 0].ravel(), both[:, 1].ravel()
+    else:
+        b, a = (layer.product(name, x) for name in ("ssm_beta", "ssm_alpha"))
+    beta, step = sigmoid(b), softplus(a + layer.vector("ssm_dt.bias"))
     decay = exponential(layer.vector("ssm_a") * step)  # ssm_a is negative
     head = np.arange(shape.delta_heads)
     of_head = head % shape.delta_keys if shape.family.tiled else head // (shape.delta_heads // shape.delta_keys)

@@ -36,6 +36,8 @@ EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
 product. There are four in a row in each of up to seven layers and one behind: 3 %."""
+WIDER = {"qwen35moe": 1.2, "qwen3next": 1.2}
+"""States carry what is rounded along the text, and shares of experts and of their gates are rounded, too."""
 KEPT = (
     "mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight", "router.weight", "expert_gate.weight",
     "_bias",
@@ -62,7 +64,9 @@ def files(tmp_path_factory):
                         turned = TINY[name].turned and "experts" in parameter_name
                         weights = parameter.swapaxes(1, 2) if turned else parameter
                         values, order = np.ascontiguousarray(weights.numpy()), (1, 1)
-                        if parameter_name.endswith("linear_attn.out_proj.weight"):  # blocks are as in the file
+                        if name != "qwen3next" and parameter_name.endswith(
+                            "linear_attn.out_proj.weight"
+                        ):  # blocks are as in the file
                             order = model.config.linear_num_key_heads, model.config.linear_num_value_heads
                             values = np.ascontiguousarray(tiled(values.T, *order).T)
                         values = rounded(values, fitting(kind, values.shape[-1]))
@@ -111,7 +115,7 @@ def test_scores_of_quantised_weights_are_those_of_what_they_stand_for(name, kind
     # Of a mixture all experts are used: else what is rounded decides between two that score alike.
     file = files(name, kind, **all_experts(name))
     ours, theirs = read(CpuTarget(file.path, threads=1), IDS), scores_of(file.model, IDS)
-    assert 1e-4 < difference(ours, theirs) < EIGHT_BITS
+    assert 1e-4 < difference(ours, theirs) < EIGHT_BITS * WIDER.get(name, 1)
 
 
 UNREAD = ("attention.head_count", "expert_count", "expert_used_count")
@@ -131,10 +135,8 @@ def test_llama_cpp_reads_our_tiny_files_alike_whatever_number_is_missing(name, t
     for key in [key for key in said if said[key] is not None and key not in other]:
         if (name, key) == ("phi3-long", "rope.scaling.original_context_length"):
             continue  # there its choice of factors goes by the room that it was given
-        if key == "rope.dimension_sections":
-            continue  # of pictures; it refuses files without
-        if key == "rope.dimension_sections":
-            continue  # of pictures; it refuses files without
+        if key == "rope.dimension_sections" or (name in WIDER and "shared_feed" in key):
+            continue  # it refuses files without; here no number is needed: positions of texts, a tensor's size
         if (name, key) == ("gpt-oss", "expert_feed_forward_length"):
             continue  # here feed_forward_length is enough, which is the same
         write(path, name, tensors, model.config, keys={key: None, **other}, vocabulary=True)

@@ -25,24 +25,17 @@ TWO = {"gemma3": {"attention.sliding_window_pattern": 2}}  # of two layers, one 
 KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_K"), ("mixtral", "BF16")]
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
 QUICK = (
-    "qwen3",
-    "phi3",
-    "granite",
-    "olmo2",
-    "qwen3moe",
-    "lfm2",
-    "lfm2moe",
-    "gpt-oss",
-    "qwen2moe",
-    "ernie4_5-moe",
-    "qwen35",
-)
+    "qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe",
+    "qwen35", "qwen3next",
+)  # fmt: skip
+STATES = ("qwen35", "qwen35moe", "qwen3next")
+MIXED = ("smollm3", "olmo3", "lfm2", "lfm2moe", *STATES)  # with layers of several kinds
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 
 def written(folder, name, kind, tensors=None, **settings):
     """Write a tiny model of some layers, two unless told, whose ``tensors`` replace its own; returns its path."""
-    layers = {} if name in ("smollm3", "olmo3", "lfm2", "lfm2moe", "qwen35") else {"num_hidden_layers": 2}
+    layers = {} if name in MIXED else {"num_hidden_layers": 2}
     model = build(name, **layers | (SMALL if kind in ("F32", "F16", "BF16") else {}) | settings)
     every = tensors_of(name, model) | (tensors or {})
     return write(folder / "m.gguf", name, every, model.config, kind, TWO.get(name))
@@ -82,7 +75,7 @@ def check(path, text):
 
 @pytest.mark.parametrize(("name", "kind"), rest_is_slow(CASES, *KINDS, *((name, "Q8_0") for name in QUICK)))
 def test_every_family_has_the_bits_of_its_twin(name, kind, tmp_path):
-    check(written(tmp_path, name, kind), IDS)
+    check(written(tmp_path, name, kind), IDS[:12] if name in STATES else IDS)  # states are slow in numpy
 
 
 @pytest.mark.parametrize("kinds", [MIXED, FEW_BITS])

@@ -63,7 +63,7 @@ class Tiny:
 
     @property
     def adds_one(self) -> bool:
-        return self.kind.startswith(("Gemma", "Qwen3_5"))
+        return self.kind.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
 
     @property
     def turned(self) -> bool:
@@ -216,6 +216,16 @@ TINY |= {
         },
     ),
 }  # fmt: skip
+_DELTA_EXPERTS = {
+    "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 160
+}  # fmt: skip
+_OF_DELTA_EXPERTS = _EXPERTS | {"expert_feed_forward_length": 96, "expert_shared_feed_forward_length": 160}
+TINY |= {
+    name: Tiny(
+        kind, name, TINY["qwen35"].settings | _DELTA_EXPERTS, TINY["qwen35"].keys | _OF_DELTA_EXPERTS,
+    )
+    for kind, name in (("Qwen3_5Moe", "qwen35moe"), ("Qwen3Next", "qwen3next"))
+}  # fmt: skip
 
 
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
@@ -231,7 +241,7 @@ TINY["gpt-oss"] = Tiny(
 
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
     tiny = TINY[name]
-    kind = f"{tiny.kind}TextConfig" if tiny.kind in ("Gemma3", "Qwen3_5") else f"{tiny.kind}Config"
+    kind = f"{tiny.kind}TextConfig" if tiny.kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else f"{tiny.kind}Config"
     return getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
 
 
@@ -319,7 +329,7 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
     """Return the tensors of a GGUF file, by their names there."""
     tiny, config = TINY[name], model.config
     names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Olmo")) else {})
-    if tiny.kind.startswith(("GptOss", "Qwen3_5")):
+    if tiny.kind.startswith(("GptOss", "Qwen3_5", "Qwen3Next")):
         names = names | {"post_attention_layernorm": "post_attention_norm"}
     found: dict[str, np.ndarray] = {}
     for full, value in model.state_dict().items():
@@ -351,8 +361,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
         elif rest.startswith("linear_attn."):
-            delta_name, tensor = _of_delta_net(rest.removeprefix("linear_attn."), tensor, config)
-            found[start + delta_name] = tensor
+            parts = _of_delta_net(rest.removeprefix("linear_attn."), tensor, config)
+            found |= {f"{start}{delta_name}": part for delta_name, part in parts.items()}
         else:
             part, ending = rest.rsplit(".", 1)
             heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(names[part])
@@ -375,29 +385,38 @@ _DELTA_NAMES = {
     "in_proj_qkv.weight": "attn_qkv.weight", "in_proj_z.weight": "attn_gate.weight",
     "in_proj_b.weight": "ssm_beta.weight", "in_proj_a.weight": "ssm_alpha.weight",
     "conv1d.weight": "ssm_conv1d.weight", "dt_bias": "ssm_dt.bias", "A_log": "ssm_a",
-    "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight",
+    "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight", "in_proj_ba.weight": "ssm_ba.weight",
 }  # fmt: skip
 
 
-def _of_delta_net(part: str, tensor: np.ndarray, config: PretrainedConfig) -> tuple[str, np.ndarray]:
-    """Return the name and values of a delta net's tensor in a file.
+def _of_delta_net(part: str, tensor: np.ndarray, config: PretrainedConfig) -> dict[str, np.ndarray]:
+    """Return a delta net's tensors in a file.
 
     The converter puts heads of values that share a head of keys (k0 k0 k1 k1) so far apart that head h has the
-    keys h modulo their number (k0 k1 k0 k1).
+    keys h modulo their number (k0 k1 k0 k1); not in qwen3next, where it cuts a tensor that has, of each head of
+    keys, queries, keys, values and gates.
     """
+    if part == "in_proj_qkvz.weight":
+        rows = tensor.reshape(config.linear_num_key_heads, -1, tensor.shape[1])
+        size = config.linear_key_head_dim
+        *mixed, gates = np.split(rows, [size, 2 * size, (rows.shape[1] + 2 * size) // 2], axis=1)
+        mixed = [one.reshape(-1, tensor.shape[1]) for one in mixed]
+        return {"attn_qkv.weight": np.concatenate(mixed), "attn_gate.weight": gates.reshape(-1, tensor.shape[1])}
     keys, heads = config.linear_num_key_heads, config.linear_num_value_heads
     first = 2 * keys * config.linear_key_head_dim
     if part == "A_log":
         tensor = -np.exp(tensor.astype(np.float64)).astype(np.float32)
     elif part == "conv1d.weight":
         tensor = tensor[:, 0]
-    if part in ("in_proj_qkv.weight", "conv1d.weight"):
+    if config.model_type == "qwen3_next":
+        pass
+    elif part in ("in_proj_qkv.weight", "conv1d.weight"):
         tensor = np.concatenate((tensor[:first], tiled(tensor[first:], keys, heads)))
     elif part == "out_proj.weight":
         tensor = np.ascontiguousarray(tiled(tensor.T, keys, heads).T)
     elif part != "norm.weight":
         tensor = tiled(tensor, keys, heads)
-    return _DELTA_NAMES[part], tensor
+    return {_DELTA_NAMES[part]: np.ascontiguousarray(tensor)}
 
 
 def tiled(values: np.ndarray, keys: int, heads: int) -> np.ndarray:

@@ -63,6 +63,9 @@ _DELTA: Settings = {
     "linear_num_key_heads": 16, "linear_num_value_heads": 32, "partial_rotary_factor": 0.25,
     "full_attention_interval": 4,
 }  # fmt: skip
+_DELTA_EXPERTS: Settings = {
+    "num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512
+}  # fmt: skip
 _ROWS = (
     Family(
         "llama",
@@ -204,6 +207,22 @@ _ROWS = (
         "qwen35", {"qwen3_5_text": {**_DELTA, "num_key_value_heads": 4}},
         mixers=("attention", "delta_net"), head_norm="head", unit_norm="post_attention_norm", adds_one=True,
         partial=True, gated=True, tiled=True,
+    ),
+    Family(
+        "qwen35moe",
+        {"qwen3_5_moe_text": {**_DELTA, **_DELTA_EXPERTS, "num_experts": 256, "num_experts_per_tok": 8}},
+        mixers=("attention", "delta_net"), units=("experts",), head_norm="head", unit_norm="post_attention_norm",
+        adds_one=True, partial=True, gated=True, tiled=True, missing={"expert_feed_forward_length": 0},
+    ),
+    Family(
+        "qwen3next",
+        {
+            "qwen3_next": {
+                **_DELTA, **_DELTA_EXPERTS, "num_experts": 512, "num_experts_per_tok": 10, "norm_topk_prob": True,
+            },
+        },
+        mixers=("attention", "delta_net"), units=("experts",), head_norm="head", unit_norm="post_attention_norm",
+        adds_one=True, partial=True, gated=True, missing={"expert_feed_forward_length": 0},
     ),
 )  # fmt: skip
 FAMILIES = {family.architecture: family for family in _ROWS}

@@ -157,6 +157,24 @@ _FINISHED = MODULE.kernel(
 """``y = norm(o) * silu(gates)``, the norm over each head; also as records to out if it is given."""
 
 
+def _parts(tensors: LayerTensors, shape: Shape, whole: str, parts: Mapping[str, int]) -> dict[str, Matrix]:
+    """Return two matrices with so many outputs, which some files have in one: of each head of keys both in turn.
+
+    The first of them has, of each head of keys, queries, keys and values in ``ssm_in``.
+    """
+    if whole not in tensors:
+        return {name: tensors.part(name, (outputs, shape.width)) for name, outputs in parts.items()}
+    every, keys = sum(parts.values()), shape.delta_keys
+    rows = np.arange(every).reshape(keys, -1)
+    last = list(parts.values())[1] // keys  # outputs of a head of keys in the second matrix
+    kinds = [SIZE, 2 * SIZE] if whole == "ssm_in" else []
+    *first, second = np.split(rows, [*kinds, rows.shape[1] - last], axis=1)
+    orders = np.concatenate([one.ravel() for one in first]), second.ravel()
+    return {
+        name: tensors.part(whole, (every, shape.width), order) for name, order in zip(parts, orders, strict=True)
+    }
+
+
 class DeltaNet(Block):
     """The gated delta net of a layer, in place of attention; ``key_heads`` has the one of each head of values."""
 
@@ -172,16 +190,15 @@ class DeltaNet(Block):
         "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
         "linear_attn.conv1d": "ssm_conv1d", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
         "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
+        "linear_attn.in_proj_qkvz": "ssm_in", "linear_attn.in_proj_ba": "ssm_ba",
     }  # fmt: skip
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> DeltaNet:
         width, heads, values = shape.width, shape.delta_heads, shape.delta_heads * SIZE
         matrices = {
-            "attn_qkv": tensors.part("attn_qkv", (shape.convolved, width)),
-            "attn_gate": tensors.part("attn_gate", (values, width)),
-            "ssm_beta": tensors.part("ssm_beta", (heads, width)),
-            "ssm_alpha": tensors.part("ssm_alpha", (heads, width)),
+            **_parts(tensors, shape, "ssm_in", {"attn_qkv": shape.convolved, "attn_gate": values}),
+            **_parts(tensors, shape, "ssm_ba", {"ssm_beta": heads, "ssm_alpha": heads}),
             "ssm_out": tensors.part("ssm_out", (width, values)),
         }
         factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
