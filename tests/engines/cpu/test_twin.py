@@ -29,13 +29,13 @@ QUICK = (
     "qwen35", "qwen3next",
 )  # fmt: skip
 STATES = ("qwen35", "qwen35moe", "qwen3next")
-MIXED = ("smollm3", "olmo3", "lfm2", "lfm2moe", *STATES)  # with layers of several kinds
+SEVERAL = ("smollm3", "olmo3", "lfm2", "lfm2moe", *STATES)  # with layers of several kinds
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 
 def written(folder, name, kind, tensors=None, **settings):
     """Write a tiny model of some layers, two unless told, whose ``tensors`` replace its own; returns its path."""
-    layers = {} if name in MIXED else {"num_hidden_layers": 2}
+    layers = {} if name in SEVERAL else {"num_hidden_layers": 2}
     model = build(name, **layers | (SMALL if kind in ("F32", "F16", "BF16") else {}) | settings)
     every = tensors_of(name, model) | (tensors or {})
     return write(folder / "m.gguf", name, every, model.config, kind, TWO.get(name))
