@@ -14,7 +14,6 @@ from draftwood.cli import options, screen
 from draftwood.errors import DraftwoodError
 from draftwood.local.catalogue import DEFAULT_MODEL
 from draftwood.measure.records.provenance import package_version
-from draftwood.measure.wording import count as count_of
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bits; transformers in float32
@@ -58,6 +57,7 @@ def _tell_of(model: str, as_json: bool) -> None:
     """Show what a model's files say."""
     from draftwood.local.machine import cores, free_memory
     from draftwood.local.memory_speed import memory_speed
+    from draftwood.measure.wording import count as count_of
     from draftwood.models.forecast import forecast
 
     found, threads = forecast(model), cores()
