@@ -21,7 +21,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
-from draftwood.engines.files.vocabulary import MESSAGE_MARKS
 from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 
@@ -134,6 +133,8 @@ def control_names(tokenizer: Any) -> re.Pattern[str] | None:
 
 
 def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
+    from draftwood.engines.files.vocabulary import MESSAGE_MARKS  # imports numpy
+
     added = getattr(tokenizer, "added_tokens_decoder", None)
     if added is not None:  # transformers; added tokens that are not special are text
         names = [token.content for token in added.values() if token.special]
