@@ -85,7 +85,7 @@ def test_a_folder_and_a_name_of_the_hub(tmp_path):
 
 
 def test_memory_speed_is_measured_once_where_nothing_else_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("DRAFTWOOD_CACHE", str(tmp_path))
+    monkeypatch.setattr("draftwood.local.findings.folder", lambda: tmp_path)
     speeds, others = iter((7, 8, 9)), [""]
     monkeypatch.setattr(memory_speed, "measured", lambda *_: next(speeds))
     monkeypatch.setattr(memory_speed.Others, "busy", lambda *_: others[-1])

@@ -61,8 +61,8 @@ def _tell_of(model: str, as_json: bool) -> None:
     from draftwood.models.forecast import forecast
 
     found, threads = forecast(model), cores()
-    speed = memory_speed(threads)
-    most = speed / found.read if found.read else None
+    speed = memory_speed(threads) if found.read else None
+    most = speed / found.read if speed and found.read else None
     facts = {
         **asdict(found), "free": free_memory(), "threads": threads, "bytes_per_second": speed,
         "tokens_per_second": most,
@@ -76,7 +76,7 @@ def _tell_of(model: str, as_json: bool) -> None:
         memory += f", {_gigabytes(1000 * found.context)} for every 1,000 tokens of a text"
     if facts["free"] is not None:
         memory += f"; {_gigabytes(facts['free'])} are free here"
-    if most is not None and found.read is not None:
+    if most is not None and speed is not None and found.read is not None:
         at_best = (
             f"at best {most:,.{max(0, 1 - int(most >= 10))}f} tokens/s without drafts: a token reads "
             f"{_gigabytes(found.read)}, and {count_of(threads, 'thread')} read {_gigabytes(speed)}/s here"
