@@ -29,7 +29,7 @@ QUICK = (
     "qwen35", "qwen3next",
 )  # fmt: skip
 STATES = ("qwen35", "qwen35moe", "qwen3next")
-SEVERAL = ("smollm3", "olmo3", "lfm2", "lfm2moe", *STATES)  # with layers of several kinds
+SEVERAL = ("smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", *STATES)  # kinds of layers
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 

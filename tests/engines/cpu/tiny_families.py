@@ -80,6 +80,11 @@ _GEMMA = {"head_dim": 96, "hidden_activation": "gelu_pytorch_tanh", "query_pre_a
 _WINDOW = {"attention.sliding_window": WINDOW}
 _EXPERTS = {"expert_count": 6}
 
+_GRANITE = {
+    "embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.05, "logits_scaling": 4.0
+}  # fmt: skip
+_OF_GRANITE = {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.05, "logit_scale": 4.0}
+
 TINY = {
     "llama": Tiny("Llama", "llama", neighbours=True),
     "llama3": Tiny("Llama", "llama", {"rope_parameters": LLAMA3}, neighbours=True),
@@ -124,12 +129,7 @@ TINY = {
     "smollm3": Tiny("SmolLM3", "smollm3", {"num_hidden_layers": 5}, neighbours=True),
     "granite": Tiny(
         "Granite", "granite",
-        {
-            "embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.05,
-            "logits_scaling": 4.0,
-        },
-        {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.05, "logit_scale": 4.0},
-        neighbours=True,
+        _GRANITE, _OF_GRANITE, neighbours=True,
     ),
     "olmo2": Tiny("Olmo2", "olmo2"),
     "olmo3": Tiny(
@@ -228,6 +228,48 @@ TINY |= {
 }  # fmt: skip
 
 
+TINY["granite-4"] = Tiny(
+    "GraniteMoeHybrid", "granite",
+    _GRANITE
+    | {
+        "layer_types": ["full_attention"] * 3, "num_local_experts": 0, "shared_intermediate_size": 192,
+        "position_embedding_type": "rope", "num_experts_per_tok": 0,
+    },
+    _OF_GRANITE | {"feed_forward_length": 192, "expert_used_count": None},
+    neighbours=True,
+)  # fmt: skip
+_SWA = [i % 4 != 0 for i in range(5)]
+TINY["granite_swa"] = Tiny(
+    "GraniteSWA", "granite_swa",
+    _GRANITE
+    | {
+        "num_hidden_layers": 5, "sliding_window": WINDOW, "tie_word_embeddings": True,
+        "layer_rope_theta": [10000.0 * here for here in _SWA],
+    },
+    _OF_GRANITE
+    | _WINDOW
+    | {"attention.sliding_window_pattern": _SWA, "attention.rope_pattern": _SWA},
+    neighbours=True,
+)  # fmt: skip
+_GRANITE_MOE = _GRANITE | {
+    "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 96, "shared_intermediate_size": 160
+}  # fmt: skip
+_OF_GRANITE_MOE = _OF_GRANITE | _EXPERTS | {"expert_shared_feed_forward_length": 160}
+TINY["granitemoe"] = Tiny("GraniteMoeShared", "granitemoe", _GRANITE_MOE, _OF_GRANITE_MOE, neighbours=True)
+TINY["granitemoe_swa"] = Tiny(
+    "GraniteMoeSWA", "granite_swa",
+    _GRANITE_MOE
+    | {
+        "sliding_window": WINDOW, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        "layer_rope_theta": [0, 10000.0, 10000.0],
+    },
+    _OF_GRANITE_MOE
+    | _WINDOW
+    | {
+        "attention.sliding_window_pattern": [False, True, True], "attention.rope_pattern": [False, True, True],
+    },
+    neighbours=True,
+)  # fmt: skip
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
 TINY["gpt-oss"] = Tiny(
     "GptOss", "gpt-oss",
@@ -308,6 +350,7 @@ _NAMES = {
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
+    "block_sparse_moe.router": "ffn_gate_inp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     **{
         f"mlp.{unit}.{part}_proj": f"ffn_{part}_shexp"
@@ -354,6 +397,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             )
         elif rest.endswith(".experts.down_proj"):
             found[f"{start}ffn_down_exps.weight"] = tensor
+        elif rest.startswith("shared_mlp."):
+            found |= _of_shared(tiny, start, rest, tensor)
         elif rest.endswith(("feed_forward.expert_bias", "e_score_correction_bias")):
             found[f"{start}exp_probs_b.bias"] = tensor.ravel()
         elif rest == "mlp.shared_expert_gate.weight":
@@ -423,6 +468,18 @@ def tiled(values: np.ndarray, keys: int, heads: int) -> np.ndarray:
     """Put rows of heads (k0 k0 k1 k1) in the other order (k0 k1 k0 k1); with ``heads // keys`` keys, back."""
     parts = values.reshape(keys, heads // keys, -1, *values.shape[1:])
     return np.ascontiguousarray(parts.swapaxes(0, 1)).reshape(values.shape)
+
+
+def _of_shared(tiny: Tiny, start: str, rest: str, tensor: np.ndarray) -> dict[str, np.ndarray]:
+    """Return tensors of granite's shared expert, which is the unit of models without experts."""
+    end = "_shexp.weight" if tiny.settings["num_local_experts"] else ".weight"
+    if "output_linear" in rest:
+        return {f"{start}ffn_down{end}": tensor}
+    if tiny.architecture == "granite_swa":
+        return {f"{start}ffn_up{end}": tensor}
+    return {
+        f"{start}ffn_{part}{end}": half for part, half in zip(("gate", "up"), np.split(tensor, 2), strict=True)
+    }
 
 
 def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:

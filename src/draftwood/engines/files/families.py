@@ -66,6 +66,9 @@ _DELTA: Settings = {
 _DELTA_EXPERTS: Settings = {
     "num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512
 }  # fmt: skip
+_GRANITE_MOE: Settings = {
+    "attention_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2
+}  # fmt: skip
 _ROWS = (
     Family(
         "llama",
@@ -137,8 +140,37 @@ _ROWS = (
         pairs="neighbours", still=4,
     ),
     Family(
-        "granite", {"granite": {"attention_multiplier": 1.0, "logits_scaling": 1.0}}, pairs="neighbours",
-        missing={"logit_scale": None},
+        "granite",
+        {
+            "granite": {"attention_multiplier": 1.0, "logits_scaling": 1.0},
+            "granitemoehybrid": {
+                "attention_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8, "layer_types": None,
+                "shared_intermediate_size": 1024, "position_embedding_type": None,
+            },
+        },
+        pairs="neighbours", missing={"logit_scale": None},
+    ),
+    Family(
+        "granitemoe",
+        {"granitemoe": _GRANITE_MOE, "granitemoeshared": {**_GRANITE_MOE, "shared_intermediate_size": 0}},
+        units=("experts",), pairs="neighbours", missing={"logit_scale": None},
+    ),
+    Family(
+        "granite_swa",
+        {
+            "granite_swa": {
+                "attention_multiplier": 1.0, "logits_scaling": 1.0, "rms_norm_eps": 1e-5,
+                "num_key_value_heads": 4, "sliding_window": 128, "tie_word_embeddings": True,
+                "layer_rope_theta": None,
+            },
+            "granitemoe_swa": {
+                **_GRANITE_MOE, "sliding_window": 128, "layer_rope_theta": None, "shared_intermediate_size": 0
+            },
+        },
+        units=("gated_unit", "experts"), pairs="neighbours", sinks=True,
+        missing={
+            "attention.sliding_window": None, "attention.sliding_window_pattern": None, "logit_scale": None,
+        },
     ),
     Family(
         "olmo2",

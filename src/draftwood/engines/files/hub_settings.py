@@ -35,6 +35,7 @@ _SIZES = {
     "moe_layer_start_index": "leading_dense_block_count", "moe_k": "expert_used_count",
     "moe_num_shared_experts": "expert_shared_count",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "shared_intermediate_size": "expert_shared_feed_forward_length",
     "routed_scaling_factor": "expert_weights_scale", "conv_L_cache": "shortconv.l_cache",
     "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
     "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
@@ -85,6 +86,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     layers = int(_number(config, "num_hidden_layers", most=MOST_LAYERS))
     if "short_convolution" in family.mixers:
         config |= _of_lfm2(config, own, layers)
+    if "position_embedding_type" in own:
+        config |= _of_granite(config)
     quantised = config.get("quantization_config")
     if family.turned and quantised and quantised.get("quant_method") == "mxfp4":
         config["quantization_config"] = None  # the tensors say it, too
@@ -97,7 +100,10 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     act = config.get("hidden_activation") or config.get("hidden_act") or usual
     if act != usual:
         raise _unknown(f"{config['model_type']} with the activation {act!r:.40}")
-    found = {"attn_logit_softcapping": 0.0, "final_logit_softcapping": 0.0}  # as where they are null
+    found: dict[str, Any] = {
+        "attn_logit_softcapping": 0.0,
+        "final_logit_softcapping": 0.0,
+    }  # as where they are null
     found |= {theirs: config[ours] for ours, theirs in _SIZES.items() if config.get(ours) is not None}
     found |= _mixture(config, own, family, layers)
     if "query_pre_attn_scalar" in config:
@@ -110,6 +116,11 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
     found |= {f"attention.{name}_length": head for name in ("key", "value")}
     found |= _windows(config, own, family, layers) | recurrent
+    if own.get("position_embedding_type", "rope") != "rope":
+        found["rope.scaling.finetuned"] = False  # as files of granite say that no layer has rotary positions
+    if config.get("layer_rope_theta") is not None:
+        found["attention.rope_pattern"] = [base != 0 for base in config["layer_rope_theta"]]
+        config |= _base_of_layers(config)
     rope, factors = _rope(config, family, head)
     metadata = {f"{family.architecture}.{name}": value for name, value in (found | rope).items()}
     metadata["general.architecture"] = family.architecture
@@ -160,6 +171,19 @@ def _delta_nets(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
     }
 
 
+def _of_granite(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a model whose layers might be recurrent, or mixtures, under the names of one without."""
+    if config["layer_types"] is None:
+        raise _unknown("granitemoehybrid with recurrent layers")
+    _check_types(config["layer_types"], "full_attention", "attention")
+    if config["num_local_experts"]:
+        raise _unknown("granitemoehybrid with experts")
+    return {
+        "intermediate_size": config["shared_intermediate_size"], "layer_types": None, "sliding_window": None,
+        "num_local_experts": None, "num_experts_per_tok": None,
+    }  # fmt: skip
+
+
 def _check_types(named: Any, *known: str) -> None:
     if set(named) - {*known}:
         raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
@@ -181,8 +205,8 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     """Return the window, and which layers have it."""
     window, named = config.get("sliding_window"), config.get("layer_types")
     if window is None or not own.get("use_sliding_window", True):
-        return {"attention.sliding_window": 0}
-    if named is None and family.architecture in ("smollm3", "qwen2moe"):
+        return {"attention.sliding_window": 0, "attention.sliding_window_pattern": 1}
+    if named is None and family.architecture in ("smollm3", "qwen2moe", "granite_swa"):
         raise _unknown(f"{family.architecture} with a window and without layer_types")
     if named is not None:
         _check_types(named, "full_attention", "sliding_attention")
@@ -193,6 +217,17 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
         every = family.every if family.every > 1 else 0  # with 1, files without a pattern have no windows at all
         here = own.get("sliding_window_pattern", every)
     return {"attention.sliding_window": window, "attention.sliding_window_pattern": here}
+
+
+def _base_of_layers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which the base of all layers with rotary positions is that of the model."""
+    bases = {base for base in config["layer_rope_theta"] if base}
+    if len(bases) > 1:
+        raise _unknown("models whose layers have rotary positions of several bases")
+    if not bases:
+        return {}
+    base = {"rope_theta": bases.pop()}
+    return base | {"rope_parameters": {**(config.get("rope_parameters") or {}), **base}}
 
 
 _LONG = ("longrope", "su")  # names of one way to scale positions

@@ -225,6 +225,16 @@ class _Keys:
             raise self._wrong(name, found)
         return [not found or (layer + 1) % found != 0 for layer in range(layers)]
 
+    def turning(self, layers: int) -> list[bool]:
+        """Return which layers have rotary positions."""
+        name, still = "attention.rope_pattern", self.family.still
+        found = self.get(name)
+        if found is None:
+            return [not still or (layer + 1) % still != 0 for layer in range(layers)]
+        if not isinstance(found, list) or len(found) < layers or not all(isinstance(one, bool) for one in found):
+            raise self._wrong(name, found)
+        return found[:layers]
+
     def scaling(self) -> Scaling:
         factor = self.real("rope.scaling.factor", self.real("rope.scale_linear", 0.0)) or 1.0
         kind = self.get("rope.scaling.type", "linear")
@@ -267,7 +277,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         family=family, blocks=blocks, sizes=sizes, width=width,
         vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
         epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
-        turning=tuple(turns and not (family.still and (i + 1) % family.still == 0) for i in range(layers)),
+        turning=tuple(turns and here for here in keys.turning(layers)),
         base=base, scaling=keys.scaling(),
         local_base=keys.base("rope.freq_base_swa", base) if family.local and any(windows) else 0.0,
         query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, width, sizes) ** -0.5,

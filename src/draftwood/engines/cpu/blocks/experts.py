@@ -157,7 +157,9 @@ class Experts(Block):
         f"{place}.{theirs}": ours
         for place in ("mlp", "block_sparse_moe", "feed_forward")
         for theirs, ours in {
-            "gate": "ffn_gate_inp", "expert_bias": "exp_probs_b.bias", "experts.#.gate_proj": "ffn_gate.#",
+            "gate": "ffn_gate_inp", "router": "ffn_gate_inp", "router.layer": "ffn_gate_inp",
+            "input_linear": "ffn_gate_up_exps", "output_linear": "ffn_down_exps",
+            "expert_bias": "exp_probs_b.bias", "experts.#.gate_proj": "ffn_gate.#",
             "gate.e_score_correction_bias": "exp_probs_b.bias",
             "moe_statics.e_score_correction_bias": "exp_probs_b.bias",
             "gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
@@ -172,7 +174,7 @@ class Experts(Block):
             "shared_expert_gate": f"ffn_gate_inp{_SHARED}",
         }.items()
     } | {
-        "mlp.router": "ffn_gate_inp",
+        "shared_mlp.input_linear": f"ffn_up{_SHARED}", "shared_mlp.output_linear": f"ffn_down{_SHARED}",
         **{
             f"mlp.experts.{theirs}_{end}": f"{ours}.{end}"
             for theirs, ours in (("gate_up_proj", "ffn_gate_up_exps"), ("down_proj", "ffn_down_exps"))

@@ -108,7 +108,7 @@ class GatedUnit(Block):
     hub_names: ClassVar = {
         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
         "mlp.gate_up_proj": "ffn_up", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
-        "feed_forward.w2": "ffn_down",
+        "feed_forward.w2": "ffn_down", "shared_mlp.input_linear": "ffn_up", "shared_mlp.output_linear": "ffn_down",
     }  # fmt: skip
 
     @classmethod
