@@ -19,6 +19,9 @@ WINDOW = 8
 LONGEST = 4096  # tokens
 STATE, INNER, CONVOLVED = 16, 2 * WIDTH, 4  # of mamba; lfm2 convolves one less
 RANK, SCANS = 32, 8  # of mamba's and jamba's steps; heads of mamba2
+FULL = 2 * HEAD  # of gemma4: size of heads in layers that see the whole text
+OWN = 16 * 2  # of gemma4: a token's own numbers for each layer
+GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last two share keys
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
 HYBRID = ("lfm2", "jamba", "qwen35")  # the first layer keeps a state, the second one keys and values
 
@@ -51,9 +54,9 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, lfm2, qwen35, gpt-oss, mamba, mamba2, jamba), with ``kind``.
+    """Write a model of ``family`` (llama, gemma3, gemma4, lfm2, qwen35, gpt-oss, mamba, mamba2, jamba).
 
-    ``more`` is further metadata: whole numbers, others, truth values and texts.
+    ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
     """
     writer = GGUFWriter(path, family)
     writer.add_file_type(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
@@ -75,7 +78,7 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_vocab_size(VOCAB)
     writer.add_context_length(LONGEST)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(len(GEMMA4) if family == "gemma4" else LAYERS)
     writer.add_layer_norm_rms_eps(1e-5)
     if family in ("mamba", "mamba2", "jamba"):
         writer.add_ssm_conv_kernel(CONVOLVED)
@@ -91,15 +94,18 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_feed_forward_length(FEED)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv([0, KV_HEADS] if family in HYBRID else KV_HEADS)
-    writer.add_key_length(HEAD)
-    writer.add_value_length(HEAD)
-    writer.add_rope_dimension_count(HEAD)
+    size = FULL if family == "gemma4" else HEAD
+    writer.add_key_length(size)
+    writer.add_value_length(size)
+    writer.add_rope_dimension_count(size)
     if family in ("gemma3", "gpt-oss"):
         writer.add_sliding_window(WINDOW)
     if family == "gpt-oss":
         writer.add_expert_count(EXPERTS)
         writer.add_expert_used_count(2)
         writer.add_expert_feed_forward_length(FEED)
+    if family == "gemma4":
+        _write_gemma4(writer)
     if family == "lfm2":
         writer.add_shortconv_l_cache(CONVOLVED - 1)
     if family == "qwen35":
@@ -110,6 +116,17 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         writer.add_ssm_group_count(DELTA_KEYS)
         writer.add_ssm_time_step_rank(DELTA_HEADS)
         writer.add_ssm_inner_size(DELTA_HEADS * DELTA)
+
+
+def _write_gemma4(writer: GGUFWriter) -> None:
+    writer.add_array("gemma4.attention.sliding_window_pattern", [not full for full in GEMMA4])
+    for key, value in {
+        "attention.sliding_window": WINDOW, "attention.shared_kv_layers": 2, "attention.key_length_swa": HEAD,
+        "attention.value_length_swa": HEAD, "rope.dimension_count_swa": HEAD,
+        "embedding_length_per_layer_input": OWN,
+    }.items():  # fmt: skip
+        writer.add_uint32(f"gemma4.{key}", value)
+    writer.add_array("tokenizer.ggml.suppress_tokens", [7, 300])
 
 
 def write_vocabulary(writer: GGUFWriter, template: str | None) -> None:
@@ -141,12 +158,40 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
 
     last = "token_embd_norm" if family == "lfm2" else "output_norm"
     found = {"token_embd": matrix(VOCAB, WIDTH), last: norm(), "output": matrix(VOCAB, WIDTH)}
-    for number in range(LAYERS):
+    if family == "gemma4":
+        found |= _gemma4(matrix, norm)
+    for number in range(0 if family == "gemma4" else LAYERS):
         states = {"lfm2": "convolution", "jamba": "scan", "qwen35": "delta"}
         kind = states.get(family, family) if not number else family
         layer = _layer(kind, matrix, norm, rng)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
+
+
+def _gemma4(matrix: Any, norm: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Layers whose full attention takes keys for values, and the last two of which share keys, and are wider."""
+    found = {
+        "rope_freqs": np.array([1.0] * 4 + [1e30] * (FULL // 2 - 4), np.float32),
+        "per_layer_token_embd": matrix(VOCAB, len(GEMMA4) * OWN),
+        "per_layer_model_proj": matrix(len(GEMMA4) * OWN, WIDTH), "per_layer_proj_norm": norm(OWN),
+    }  # fmt: skip
+    for number, full in enumerate(GEMMA4):
+        size, shares = FULL if full else HEAD, number >= 2
+        layer = {
+            name: norm() for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm")
+        }
+        layer |= {
+            "attn_q": matrix(HEADS * size, WIDTH), "attn_output": matrix(WIDTH, HEADS * size),
+            "attn_q_norm": norm(size) / 2, "ffn_gate": matrix(FEED, WIDTH), "ffn_up": matrix(FEED, WIDTH),
+            "ffn_down": matrix(WIDTH, FEED), "inp_gate": matrix(OWN, WIDTH), "proj": matrix(WIDTH, OWN),
+            "layer_output_scale": norm(1),
+        }  # fmt: skip
+        if not shares:
+            layer |= {"attn_k": matrix(KV_HEADS * size, WIDTH), "attn_k_norm": norm(size) / 2}
+        if not shares and not full:
+            layer["attn_v"] = matrix(KV_HEADS * size, WIDTH)
+        found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
+    return found
 
 
 def _weight(name: str) -> str:

@@ -10,6 +10,7 @@ A token goes through `Pass.read`:
     for each layer:
         x += r * mixer(norm(x))    (attention, short_convolution or delta_net)
         x += r * unit(norm(x))     (gated_unit or experts)
+        x = layer_input(x)         (only in gemma4)
     scores = cap(scale * output @ norm(x))
 
 ``x`` is float32[width], and so is whatever is not said to be something else. Families differ in where norms stand
@@ -88,9 +89,11 @@ class Pass:
         states = []
         with np.errstate(all="ignore"):
             x = self.embedding(token)
-            for layer, kept in zip(self.layers, text.layers, strict=True):
+            inputs = layer_inputs(self, token, x) if self.shape.layer_input else [None] * len(self.layers)
+            for layer, own in zip(self.layers, inputs, strict=True):
                 states.append(x)
-                x = layer.run(x, kept)
+                x = layer.run(x, text.layers[layer.sizes.source])
+                x = layer_input(layer, x, own) if "layer_input" in layer.blocks else x
             last = norm(x, self.vector(f"{self.shape.family.last_norm}.weight"), self.shape.epsilon)
             scores = self.scores(last)
         found = not np.isnan(scores).any() and scores.max() > -np.inf
@@ -98,19 +101,31 @@ class Pass:
 
     def embedding(self, token: int) -> Floats:
         """Return the token's row of the embedding, ``(scale * code - least) * embedding scale``: [width]."""
-        tensor = self.file.tensors["token_embd.weight"]
+        return self.row("token_embd.weight", token) * F(self.shape.embedding_scale)
+
+    def row(self, name: str, token: int) -> Floats:
+        """Return the token's row of a table, ``scale * code - least``."""
+        tensor = self.file.tensors[name]
         raw = tensor.rows(slice(token, token + 1))
         if tensor.kind in FORMATS:
             (row,) = dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
         else:
             (row,) = read_floats(tensor.kind, raw)
-        return row * F(self.shape.embedding_scale)
+        return row
 
     def scores(self, x: Floats) -> Floats:
-        """Return ``cap(score scale * output @ x)``: [vocabulary]. Some files have the embedding as output, too."""
+        """Return ``cap(score scale * output @ x)``: [vocabulary]. Some files have the embedding as output, too.
+
+        The score of a token that is never chosen is -infinity; 0 is added to the others, if there are such.
+        """
         name = "output" if "output.weight" in self.file.tensors else "token_embd"
         found = self.matrix(f"{name}.weight").times(x) * F(self.shape.score_scale)
-        return capped(found, self.shape.score_cap)
+        found = capped(found, self.shape.score_cap)
+        if not self.shape.suppressed:
+            return found
+        shift = np.zeros_like(found)
+        shift[list(self.shape.suppressed)] = -np.inf
+        return found + shift
 
     def _vector(self, name: str) -> Any:
         """Return a tensor of floats, such as a norm's weights, as float32; None where the file has none."""
@@ -137,7 +152,7 @@ class Layer:
 
     def run(self, x: Floats, kept: list[Any]) -> Floats:
         """Return what comes out of the layer, [width]; ``kept`` is what it keeps of each token."""
-        mixer, unit = self.blocks
+        mixer, unit, *_ = self.blocks
         mix = MIXERS[mixer](self, self.norm("attn_norm", x), kept)
         x = self.added(x, mix, "post_attention_norm")
         feed = gated_unit if unit == "gated_unit" else experts
@@ -221,25 +236,40 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     Queries, keys and values are products of x, as heads of ``head_size`` numbers; each head of keys serves
     ``heads / kv_heads`` heads of queries (arXiv 2305.13245). Queries and keys get a norm, where the family has one
     (of each head, or of the whole row), and rotary positions. Queries are then multiplied by ``query_scale``.
-    ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest.
+    ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest. A layer
+    without keys of its own reads those of an earlier one, which has added this token's already.
 
     Where the family's attention is gated, ``attn_q`` has for each head its queries and then as many gates. What
     attention finds is multiplied by their sigmoid (arXiv 2505.06708).
     """
-    shape, sizes, position = layer.shape, layer.sizes, len(kept)
-    every = layer.products(("attn_qkv", "attn_q", "attn_k", "attn_v"), x)
-    q, rest = np.split(every, [sizes.heads * sizes.head_size * (2 if shape.family.gated else 1)])
+    shape, sizes, own = layer.shape, layer.sizes, layer.sizes.source == layer.number
+    names = ("attn_qkv", "attn_q", "attn_k", "attn_v") if own else ("attn_q",)
+    q, rest = np.split(
+        layer.products(names, x), [sizes.heads * sizes.head_size * (2 if shape.family.gated else 1)]
+    )
     if shape.family.gated:
         q, gates = (both.ravel() for both in np.split(q.reshape(sizes.heads, -1), 2, axis=1))
-    k, v = np.split(rest, 2)
+    position = len(kept) - (not own)
     q = _heads(layer, "attn_q", q, position) * F(shape.query_scale)
-    k = _heads(layer, "attn_k", k, position)
-    v = v.reshape(-1, sizes.head_size)
-    kept.append((k.astype(np.float16), v.astype(np.float16)))
+    if own:
+        kept.append(tuple(some.astype(np.float16) for some in _cell(layer, rest, position)))
     keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
     sinks = layer.vector("attn_sinks.weight")
     found = attend(q, keys, values, layer.window, shape.attention_cap, sinks).ravel()
     return layer.product("attn_output", found * sigmoid(gates) if shape.family.gated else found)
+
+
+def _cell(layer: Layer, row: Floats, position: int) -> tuple[Floats, Floats]:
+    """Return keys and values of a row of both, or of keys alone, which are the values then: [heads, size] each.
+
+    In gemma4 values have the norm of each head, without weights.
+    """
+    sizes, shape = layer.sizes, layer.shape
+    k, v = np.split(row, 2) if len(row) > sizes.kv_heads * sizes.head_size else (row, row)
+    v = v.reshape(-1, sizes.head_size)
+    if shape.family.value_norm:
+        v = head_norm(v, np.ones(sizes.head_size, F), shape.epsilon)
+    return _heads(layer, "attn_k", k, position), v
 
 
 def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
@@ -449,6 +479,36 @@ def _ranked(scores: Floats, used: int) -> tuple[list[int], Floats]:
         best.append(left[place])
         left[place] = -np.inf
     return chosen, np.array(best)
+
+
+# --- the end of a gemma4 layer -----------------------------------------------------------------------------------
+
+
+def layer_inputs(model: Pass, token: int, x: Floats) -> Floats:
+    """Return what a token brings of its own to each layer: [layers, layer_input].
+
+    ``(norm(per_layer_model_proj @ x / sqrt(width)) + own * sqrt(layer_input)) / sqrt(2)``, each layer's part with
+    a norm of its own; own is the token's row of a second table. The sum is by fma.
+    """
+    shape = model.shape
+    made = model.matrix("per_layer_model_proj.weight").times(x) * F(shape.width**-0.5)
+    weight, own = model.vector("per_layer_proj_norm.weight"), model.row("per_layer_token_embd.weight", token)
+    found = [
+        fma(mine, F(shape.layer_input**0.5), norm(part, weight, shape.epsilon))
+        for part, mine in zip(np.split(made, shape.layers), np.split(own, shape.layers), strict=True)
+    ]
+    return np.array(found) * F(0.5**0.5)
+
+
+def layer_input(layer: Layer, x: Floats, own: Floats | None) -> Floats:
+    """Return ``(x + norm(proj @ (gelu(inp_gate @ x) * own))) * layer_output_scale``.
+
+    Models without inputs of layers only scale; some files have no number to do that.
+    """
+    if own is not None:
+        x = layer.added(x, layer.product("proj", gelu(layer.product("inp_gate", x)) * own), "post_norm")
+    scale = layer.vector("layer_output_scale.weight")
+    return x if scale is None else x * scale
 
 
 MIXERS = {"attention": attention, "short_convolution": short_convolution, "delta_net": delta_net}

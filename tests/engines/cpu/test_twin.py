@@ -26,10 +26,12 @@ KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
 QUICK = (
     "qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe",
-    "qwen35", "qwen3next",
+    "qwen35", "qwen3next", "gemma4", "gemma4-small",
 )  # fmt: skip
 STATES = ("qwen35", "qwen35moe", "qwen3next")
-SEVERAL = ("smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", *STATES)  # kinds of layers
+SEVERAL = (  # kinds of layers
+    "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small", *STATES,
+)  # fmt: skip
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 
 
@@ -112,7 +114,14 @@ def test_a_text_longer_than_a_chunk_has_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("gemma2", "Q8_0"), ("qwen3moe", "Q4_K"), ("lfm2", "Q8_0"), ("gpt-oss", "Q8_0"), ("qwen35", "Q8_0")],
+    [
+        ("gemma2", "Q8_0"),
+        ("qwen3moe", "Q4_K"),
+        ("lfm2", "Q8_0"),
+        ("gpt-oss", "Q8_0"),
+        ("qwen35", "Q8_0"),
+        ("gemma4-small", "Q8_0"),
+    ],
 )
 def test_each_node_of_a_tree_has_the_bits_of_its_path(name, kind, tmp_path):
     check_trees(written(tmp_path, name, kind))

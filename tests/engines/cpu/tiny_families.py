@@ -63,7 +63,7 @@ class Tiny:
 
     @property
     def adds_one(self) -> bool:
-        return self.kind.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
+        return self.kind in ("Gemma", "Gemma2", "Gemma3") or self.kind.startswith(("Qwen3_5", "Qwen3Next"))
 
     @property
     def turned(self) -> bool:
@@ -226,6 +226,41 @@ TINY |= {
     )
     for kind, name in (("Qwen3_5Moe", "qwen35moe"), ("Qwen3Next", "qwen3next"))
 }  # fmt: skip
+_LAYERS4 = ["sliding_attention", "sliding_attention", "full_attention"]
+_GEMMA4 = {
+    "num_hidden_layers": 3, "layer_types": _LAYERS4, "head_dim": 32, "global_head_dim": 64,
+    "sliding_window": WINDOW, "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 3.0, "tie_word_embeddings": True,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        "sliding_attention": PLAIN,
+    },
+}  # fmt: skip
+_OF_GEMMA4 = _WINDOW | {
+    "attention.sliding_window_pattern": [True, True, False], "attention.key_length": 64,
+    "attention.value_length": 64, "attention.key_length_swa": 32, "attention.value_length_swa": 32,
+    "rope.dimension_count": 64, "rope.dimension_count_swa": 32, "rope.freq_base": 1e6, "rope.freq_base_swa": 1e4,
+    "final_logit_softcapping": 3.0, "attention.shared_kv_layers": 0, "embedding_length_per_layer_input": 0,
+}  # fmt: skip
+TINY |= {
+    "gemma4": Tiny(
+        "Gemma4", "gemma4", _GEMMA4 | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
+        _OF_GEMMA4 | {"attention.head_count_kv": [2, 2, 1]},
+    ),
+    "gemma4-small": Tiny(
+        "Gemma4", "gemma4",
+        _GEMMA4
+        | {
+            "num_hidden_layers": 6, "layer_types": 2 * _LAYERS4, "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True, "hidden_size_per_layer_input": 32,
+        },
+        _OF_GEMMA4
+        | {
+            "attention.sliding_window_pattern": [True, True, False] * 2, "attention.shared_kv_layers": 3,
+            "embedding_length_per_layer_input": 32, "feed_forward_length": [256] * 3 + [512] * 3,
+        },
+    ),
+}  # fmt: skip
 
 
 TINY["granite-4"] = Tiny(
@@ -283,8 +318,14 @@ TINY["gpt-oss"] = Tiny(
 
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
     tiny = TINY[name]
-    kind = f"{tiny.kind}TextConfig" if tiny.kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else f"{tiny.kind}Config"
-    return getattr(transformers, kind)(**SHAPE | tiny.settings | settings)
+    nested = ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe")
+    kind = f"{tiny.kind}TextConfig" if tiny.kind in nested else f"{tiny.kind}Config"
+    settings = SHAPE | tiny.settings | settings
+    if tiny.kind == "Gemma4":
+        settings["vocab_size_per_layer_input"] = settings["vocab_size"]
+    config = getattr(transformers, kind)(**settings)
+    config.allow_global_per_layer_attribute_access = True  # the sizes of most layers are wanted
+    return config
 
 
 def build(name: str, seed: int = 0, **settings: Any) -> Any:
@@ -308,6 +349,8 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
         for buffer_name, buffer in model.named_buffers():
             if buffer_name.endswith("expert_bias"):
                 buffer.normal_(0, 0.2)
+            if buffer_name.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.5)
     return model
 
 
@@ -357,6 +400,7 @@ _NAMES = {
         for unit in ("shared_expert", "shared_experts")
         for part in ("gate", "up", "down")
     },
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
 }  # fmt: skip
 _AFTER = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
@@ -364,14 +408,16 @@ _AFTER = {
 }  # fmt: skip
 _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
-    "lm_head": "output",
+    "lm_head": "output", "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
 }  # fmt: skip
 
 
 def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
     """Return the tensors of a GGUF file, by their names there."""
     tiny, config = TINY[name], model.config
-    names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Olmo")) else {})
+    names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Gemma4", "Olmo")) else {})
     if tiny.kind.startswith(("GptOss", "Qwen3_5", "Qwen3Next")):
         names = names | {"post_attention_layernorm": "post_attention_norm"}
     found: dict[str, np.ndarray] = {}
@@ -403,6 +449,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}exp_probs_b.bias"] = tensor.ravel()
         elif rest == "mlp.shared_expert_gate.weight":
             found[f"{start}ffn_gate_inp_shexp.weight"] = tensor[0]
+        elif rest == "layer_scalar":
+            found[f"{start}layer_output_scale.weight"] = tensor
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
         elif rest.startswith("linear_attn."):
@@ -489,6 +537,9 @@ def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:
 
 def _factors(config: PretrainedConfig) -> dict[str, np.ndarray]:
     rope = config.rope_parameters
+    if rope.get("full_attention", {}).get("rope_type") == "proportional":  # gemma4: only the first pairs turn
+        half = config.per_layer_config[config.num_hidden_layers - 1].head_dim // 2
+        return {"rope_freqs.weight": np.where(np.arange(half) < half // 4, 1, 1e30).astype(np.float32)}
     if rope.get("rope_type") == "longrope":
         return {
             f"rope_factors_{which}.weight": np.array(rope[f"{which}_factor"], np.float32)

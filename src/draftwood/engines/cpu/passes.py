@@ -129,6 +129,8 @@ class PassRecord:
             scored += len(some)
             row = end
         self._check(row, longest)
+        if self._program.fetch is not None:
+            self._program.fetch(self._tokens[:row])
         units, parts = self._lay_out(layout, ends)
         self._finish(row, scored, units, parts, longest, walks, asked)
         return scored

@@ -83,6 +83,7 @@ class Program:
         self.tables = {local: Later() for local in (False, True)}  # of rotary positions: see `reserve`
         self.positions = 0
         self._alive: dict[Later, Buffer] = {}
+        self.fetch: Callable[[NDArray[np.int32]], None] | None = None  # called before a pass, with its tokens
 
     # --- while it is made ----------------------------------------------------------------------------------------
 

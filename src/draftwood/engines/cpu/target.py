@@ -29,7 +29,7 @@ from draftwood.engines.lent_scores import RowScores
 from draftwood.engines.per_model import once
 from draftwood.engines.rounding import EXACT
 from draftwood.engines.self_draft import read_layers
-from draftwood.errors import CapabilityError
+from draftwood.errors import CapabilityError, UsageError
 from draftwood.local.findings import Setting
 from draftwood.tree import TokenTree
 
@@ -106,7 +106,11 @@ class CpuTarget(Target):
 
         Keys and values of the committed text are those of the whole model.
         """
-        chosen = read_layers(layers, self.model.weights.shape.layers)
+        shape = self.model.weights.shape
+        chosen = read_layers(layers, shape.layers)
+        for layer in chosen:
+            if (source := shape.sizes[layer].source) not in chosen:
+                raise UsageError(f"early-exit: layer {layer} reads the keys of layer {source}: add it to layers")
         return once(self, chosen, self.model, lambda: CpuPart(self.model, chosen, self.capabilities))
 
     def quantized_self(self) -> CpuTarget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,15 +81,27 @@ class Tensors:
         tensor, order = self._origins[id(matrix)]
         assert isinstance(tensor, Tensor)
         order = slice(None) if order is None else order
-        raw = tensor.rows(order if rows is None else rows)
-        if tensor.kind in FORMATS:
-            return dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
-        return read_floats(tensor.kind, raw)
+        return _as_floats(tensor.kind, tensor.rows(order if rows is None else rows))
+
+    def reader(self, tensor: Tensor) -> Callable[[NDArray[np.intp]], NDArray[np.float32]]:
+        """Return what reads rows of a matrix that stays in its file, as float32; raises as `check_unchanged`."""
+
+        def read(rows: NDArray[np.intp]) -> NDArray[np.float32]:
+            self.file.check_unchanged()
+            return _as_floats(tensor.kind, tensor.rows(rows))
+
+        return read
 
     def forget(self) -> None:
         """Let go of the tensors of a model in memory, whose weights the caller may free."""
         self.file.tensors.clear()
         self._origins.clear()
+
+
+def _as_floats(kind: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+    if kind in FORMATS:
+        return dequantised(read_blocks(kind, raw), FORMATS[kind])
+    return read_floats(kind, raw)
 
 
 class LayerTensors:
@@ -108,6 +120,10 @@ class LayerTensors:
 
     def __contains__(self, name: str) -> bool:
         return self._name(name) in self._every.file.tensors
+
+    def pass_over(self, *names: str) -> None:
+        """Take these tensors for known, where there are any, though no pass reads them."""
+        self._every.read |= {self._name(name) for name in names}
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         return self._every.tensor(self._name(name)).shape

@@ -19,6 +19,7 @@ from draftwood.engines.cpu.blocks.delta_net import DeltaNet
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
+from draftwood.engines.cpu.blocks.layer_input import HUB_NAMES, TABLE, LayerInput, LayerInputs
 from draftwood.engines.cpu.blocks.norm import add_kept_states, norm_names
 from draftwood.engines.cpu.blocks.scores import add_scores
 from draftwood.engines.cpu.blocks.short_convolution import ShortConvolution
@@ -38,6 +39,7 @@ from draftwood.local.machine import cores, free_memory
 BLOCKS: dict[str, type[Block]] = {
     "attention": Attention, "short_convolution": ShortConvolution, "delta_net": DeltaNet,
     "gated_unit": GatedUnit, "experts": Experts,
+    "layer_input": LayerInput,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says
@@ -46,7 +48,7 @@ Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in
 
 _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
-    "lm_head": "output",
+    "lm_head": "output", **HUB_NAMES,
 }  # fmt: skip
 _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
 
@@ -57,7 +59,7 @@ def hub_names(family: Family) -> dict[str, str]:
     Names have no ``.weight`` or ``.bias``, unless transformers' name has no such ending.
     """
     names = norm_names(family)
-    for block in (*family.mixers, *family.units):
+    for block in (*family.mixers, *family.units, *family.ends):
         names |= BLOCKS[block].hub_names
     return _ENDS | {f"model.layers.#.{theirs}": f"blk.#.{name}" for theirs, name in names.items()}
 
@@ -120,6 +122,7 @@ class Weights:
         if "output.weight" in self.file.tensors:
             output = tensors.tensor("output.weight", shape.vocabulary, shape.width)
             self.output = tensors.matrix(output, shape.vocabulary)
+        self._layer_inputs = LayerInputs.load(tensors, shape) if shape.layer_input else None
         self.layers: list[list[Block]] = []
         for layer, names in enumerate(shape.blocks):
             of_layer = LayerTensors(tensors, layer, shape)
@@ -135,8 +138,9 @@ class Weights:
             raise UsageError(f"{self.path} has no floats that could become {becomes}: leave weights out")
 
     def _check_memory(self) -> None:
+        stays = [one.known.nbytes for name, one in self.file.tensors.items() if name == TABLE]
         every = self.file.tensors.values()
-        size = self.file.size
+        size = self.file.size - sum(stays)
         need = size + sum(growth(one, self._tensors.kind(one)) for one in every)
         more = f", {(need - size) / 1e9:.1f} GB more than the file" if need > _MUCH * size else ""
         free = free_memory(swap=True)
@@ -216,6 +220,8 @@ class Weights:
         shape = self.shape
         program = Program(shape, kernels, self.factors, self.output.tiles * TILE)
         add_embedding(program, self.embedding, program.x, shape.embedding_scale)
+        if self._layer_inputs is not None:
+            self._layer_inputs.add(program)
         for number, blocks in enumerate(self.layers):
             add_kept_states(program, number)
             with program.layer(number):
@@ -239,7 +245,10 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Bytes of all matrices, each once."""
-        every = [self.embedding, self.output, *(one for layer in self.matrices for one in layer.values())]
+        every = [self.embedding, self.output]
+        if self._layer_inputs is not None:
+            every.append(self._layer_inputs.matrix)
+        every += (one for layer in self.matrices for one in layer.values())
         return sum({id(matrix): matrix.packed.nbytes for matrix in every}.values())
 
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:

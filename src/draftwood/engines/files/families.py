@@ -18,11 +18,15 @@ class Family:
     hub: Mapping[str, Settings] = field(default_factory=dict, repr=False)
     mixers: tuple[str, ...] = ("attention",)  # blocks that may be the first one of a layer
     units: tuple[str, ...] = ("gated_unit",)  # blocks that may be the second one
+    ends: tuple[str, ...] = ()  # blocks behind these, of all layers
     # Which numbers of a head rotate as a pair, in the file's order: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
     turns_alike: bool = False  # whether they do in folders, too; else they lie ``rotary / 2`` apart there
     gate: Literal["silu", "gelu", "clamped"] = "silu"  # of gated units; clamped is gpt-oss's
     head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
+    # Whether values have a norm without weights. Layers without a window may then have the keys' product in place
+    # of their own.
+    value_norm: bool = False
     norms: Literal["before", "after", "both"] = "before"  # where norms of a block stand
     unit_norm: str = "ffn_norm"  # the tensor of the norm before a layer's second block
     last_norm: str = "output_norm"  # the tensor of the norm after the last layer
@@ -48,6 +52,18 @@ class Family:
 
 _GEMMA: Settings = {"head_dim": 256, "tie_word_embeddings": True}
 _GEMMA2 = {**_GEMMA, "num_key_value_heads": 4, "sliding_window": 4096, "query_pre_attn_scalar": 256}
+_GEMMA4: Settings = {
+    **_GEMMA,
+    "num_key_value_heads": 4,
+    "global_head_dim": 512,
+    "num_global_key_value_heads": None,
+    "sliding_window": 512,
+    "rope_theta": 1e6,
+    "attention_k_eq_v": False,
+    "num_kv_shared_layers": 0,
+    "use_double_wide_mlp": False,
+    "enable_moe_block": False,
+}
 _QWEN: Settings = {
     "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28, "num_key_value_heads": 32
 }  # fmt: skip
@@ -125,6 +141,18 @@ _ROWS = (
         },
         gate="gelu", head_norm="head", norms="both", adds_one=True, root_embedding=True, every=6, local=True,
         missing={"rope.freq_base_swa": 10000.0},
+    ),
+    Family(
+        "gemma4",
+        {
+            "gemma4_text": {**_GEMMA4, "hidden_size_per_layer_input": 256},
+            "gemma4_unified_text": {**_GEMMA4, "sliding_window": 1024, "hidden_size_per_layer_input": 0},
+        },
+        ends=("layer_input",), gate="gelu", head_norm="head", value_norm=True, norms="both", root_embedding=True,
+        every=6, local=True,
+        missing={
+            "rope.freq_base_swa": 10000.0, "attention.scale": 1.0, "final_logit_softcapping": 30.0,
+        },
     ),
     Family(
         "phi3", {"phi3": {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}}, every=0, partial=True

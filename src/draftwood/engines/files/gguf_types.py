@@ -80,9 +80,13 @@ _ROUNDS = 4  # of fitting; none makes the squared error larger
 _AT_ONCE = 1 << 11  # groups that are worked on at a time, so that they stay in the processor's cache
 
 
+_STAY = ("ffn_gate_inp", "per_layer_token_embd")  # what `becomes` leaves as it is
+
+
 def kind_of(tensor: Tensor, becomes: str | None) -> str:
     """Return the type that a tensor has in memory; ``becomes`` is as of `Weights`."""
-    is_matrix = len(tensor.shape) > 1 and not ("ffn_gate_inp" in tensor.name or tensor.name.endswith(".bias"))
+    stays = any(name in tensor.name for name in _STAY) or tensor.name.endswith(".bias")
+    is_matrix = len(tensor.shape) > 1 and not stays
     if becomes is None or tensor.kind not in FLOATS or not is_matrix:
         return tensor.kind
     kind = _BECOMES["int8" if becomes == "int4" and tensor.name in _ENDS else becomes]

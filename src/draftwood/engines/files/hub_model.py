@@ -21,7 +21,9 @@ from draftwood.files.foreign import json_object
 from draftwood.files.paths import content
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_NEEDLESS = re.compile(r"rotary_emb\.inv_freq$|^model\.visual\.|^mtp\.")
+_NEEDLESS = re.compile(
+    r"rotary_emb\.inv_freq$|^mtp\.|^model\.(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio))\."
+)
 """Tensors that no pass over text reads."""
 
 
@@ -62,6 +64,7 @@ class HubModel:
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
         self.size = sum(tensor.known.nbytes for tensor in self.tensors.values())
         self.defaults = dict(config if generation is None else generation)
+        self.metadata["tokenizer.ggml.suppress_tokens"] = self.defaults.get("suppress_tokens")
         if (ends := self.defaults.get("eos_token_id")) is None:
             ends = config.get("eos_token_id")
         every = ends if isinstance(ends, list) else [] if ends is None else [ends]

@@ -36,6 +36,8 @@ _SIZES = {
     "moe_num_shared_experts": "expert_shared_count",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "shared_intermediate_size": "expert_shared_feed_forward_length",
+    "hidden_size_per_layer_input": "embedding_length_per_layer_input",
+    "num_kv_shared_layers": "attention.shared_kv_layers",
     "routed_scaling_factor": "expert_weights_scale", "conv_L_cache": "shortconv.l_cache",
     "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
     "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
@@ -45,7 +47,8 @@ _SIZES = {
 }  # fmt: skip
 """Settings that GGUF has under another name; those without a value are left out."""
 _ONLY: dict[str, tuple[Any, ...]] = {
-    "quantization_config": (None,), "use_bidirectional_attention": (None, False),
+    "quantization_config": (None,),
+    "use_bidirectional_attention": (None, False, "vision"),  # only among tokens of a picture
     "decoder_sparse_step": (1,), "moe_layer_interval": (1,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,),
@@ -93,6 +96,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         config["quantization_config"] = None  # the tensors say it, too
     recurrent = _delta_nets(config, layers) if "delta_net" in family.mixers else {}
     config |= dict.fromkeys(("layer_types", "sliding_window")) if recurrent else {}
+    differing = _of_gemma4(config, layers) if family.architecture == "gemma4" else {}
+    config |= differing
     for name, values in _ONLY.items():
         if name in config and config[name] not in values:
             raise _unknown(f"models with {name} {config[name]!r:.40}")
@@ -114,7 +119,9 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         raise _unknown("models in which other layers than every fourth have no rotary positions")
     usual_head = width // int(_number(config, "num_attention_heads"))
     head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
-    found |= {f"attention.{name}_length": head for name in ("key", "value")}
+    for kind, size in (("", head), ("_swa", differing.get("local_head_dim"))):
+        if size is not None:
+            found |= {f"attention.{name}_length{kind}": size for name in ("key", "value")}
     found |= _windows(config, own, family, layers) | recurrent
     if own.get("position_embedding_type", "rope") != "rope":
         found["rope.scaling.finetuned"] = False  # as files of granite say that no layer has rotary positions
@@ -184,6 +191,50 @@ def _of_granite(config: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_ROPE4 = {
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}  # fmt: skip
+
+
+def _of_gemma4(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Return settings under the names that other types have for them; layers with a window have other sizes."""
+    local, full = "sliding_attention", "full_attention"
+    named = config.get("layer_types") or [full if (i + 1) % 6 == 0 else local for i in range(layers)]
+    named = [*named[: layers - 1], full]  # whatever is said of the last one
+    _check_types(named, full, local)
+    sizes = [_heads_of_layer(config, layer, is_full=name == full) for layer, name in enumerate(named)]
+    found = {
+        kind: {size for (size, _), name in zip(sizes, named, strict=True) if name == kind}
+        for kind in (local, full)
+    }
+    if max(map(len, found.values())) > 1:
+        raise _unknown("layers of one type whose heads differ in size")
+    wide = config["num_kv_shared_layers"] if config["use_double_wide_mlp"] else 0
+    return {
+        "layer_types": named, "num_key_value_heads": [keys for _, keys in sizes],
+        "head_dim": sizes[-1][0], "local_head_dim": next(iter(found[local]), None),
+        "intermediate_size": [config["intermediate_size"] * (1 + (i >= layers - wide)) for i in range(layers)],
+        "rope_parameters": config.get("rope_parameters") or _ROPE4,
+        **({} if config["enable_moe_block"] else {"num_experts": None}),
+    }  # fmt: skip
+
+
+def _heads_of_layer(config: Mapping[str, Any], layer: int, *, is_full: bool) -> tuple[Any, Any]:
+    """Return the size of a layer's heads and how many of keys there are, in both ways that gemma4 says them."""
+    usual = {"head_dim": config["head_dim"], "num_key_value_heads": config["num_key_value_heads"]}
+    each, mine = config.get("per_layer_config"), dict[str, Any]()
+    if each is not None:
+        mine = each.get(str(layer), each.get(layer, {}))
+    elif is_full:
+        fewer = config["num_global_key_value_heads"] if config["attention_k_eq_v"] else None
+        mine = {"head_dim": config["global_head_dim"]} | ({} if fewer is None else {"num_key_value_heads": fewer})
+    if mine.keys() - usual:
+        raise _unknown(f"layers that differ in {sorted(mine.keys() - usual)}")
+    usual |= mine
+    return usual["head_dim"], usual["num_key_value_heads"]
+
+
 def _check_types(named: Any, *known: str) -> None:
     if set(named) - {*known}:
         raise _unknown(f"layers of the types {sorted(set(map(str, named)))}")
@@ -246,7 +297,8 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
     settings = {name: config.get(name) for name in ("rope_theta", "partial_rotary_factor")}
     settings |= {name: value for name, value in said.items() if value is not None}
     type_ = settings.get("rope_type", settings.get("type", "default"))
-    rotary = int(head * _number(settings, "partial_rotary_factor", 1.0))
+    share = _number(settings, "partial_rotary_factor", 1.0)
+    rotary = head if type_ == "proportional" else int(head * share)
     if rotary != head and not family.partial:
         # In other types transformers turns whole heads where positions are not scaled, and fails where they are.
         if type_ != "default":
@@ -257,6 +309,9 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
         found["rope.freq_base_swa"] = _number(local, "rope_theta")
     if type_ == "default":
         return found, {}
+    if type_ == "proportional":  # the first pairs turn, at the speeds that they have among all
+        places = np.arange(head // 2) < int(share * head // 2)
+        return found, {"rope_freqs": np.where(places, _number(settings, "factor", 1.0), 1e30).astype(np.float32)}
     if type_ == "linear":
         return found | {"rope.scaling.type": "linear", "rope.scaling.factor": _number(settings, "factor")}, {}
     longest = _number(config, "max_position_embeddings")

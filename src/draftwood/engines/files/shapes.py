@@ -68,7 +68,7 @@ class Shape:
     """The sizes and constants of a model, ``sizes``, ``windows`` and ``turning`` per layer."""
 
     family: Family
-    blocks: tuple[tuple[str, str], ...]  # names of the two of each layer: see `Family`
+    blocks: tuple[tuple[str, ...], ...]  # names of those of each layer: see `Family`
     sizes: tuple[LayerSizes, ...]
     width: int
     vocabulary: int
@@ -85,6 +85,7 @@ class Shape:
     score_scale: float = 1.0
     attention_cap: float = 0.0
     score_cap: float = 0.0
+    suppressed: tuple[int, ...] = ()  # tokens that are never chosen: their scores are -infinity
     experts: int = 0  # 0: it is no mixture
     used: int = 0  # experts of a token
     expert_inner: int = 0  # of one expert's gated unit
@@ -94,6 +95,7 @@ class Shape:
     convolution: int = 0  # tokens that convolutions read; 0: no layer has one
     delta_keys: int = 0  # heads of keys of delta nets; 0: no layer is one
     delta_heads: int = 0  # heads of values of delta nets
+    layer_input: int = 0  # numbers of a token's own input of each layer; 0: layers have none
 
     @property
     def layers(self) -> int:
@@ -269,10 +271,10 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     blocks = _blocks(keys, layers)
     window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
     windows = tuple(window if here else 0 for here in keys.pattern(layers))
-    sizes = _sizes(keys, width, blocks)
+    sizes = _sizes(keys, width, blocks, windows)
     base = keys.base("rope.freq_base", 10000.0)
     turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
-    has = {block for both in blocks for block in both}
+    has = {block for every in blocks for block in every}
     return Shape(
         family=family, blocks=blocks, sizes=sizes, width=width,
         vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
@@ -285,55 +287,86 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
-        score_cap=keys.real("final_logit_softcapping", 0.0),
+        score_cap=keys.real("final_logit_softcapping", 0.0), suppressed=_suppressed(metadata, vocabulary),
+        layer_input=keys.whole("embedding_length_per_layer_input", None, 4096, 0) if "layer_input" in has else 0,
         next_layers=next_layers, **_recurrent(keys, has),
         **(_experts(keys) if "experts" in has else {}),
     )  # fmt: skip
 
 
-def _sizes(keys: _Keys, width: int, blocks: Sequence[tuple[str, str]]) -> tuple[LayerSizes, ...]:
-    """Return the sizes of each layer."""
-    layers = len(blocks)
+def _suppressed(metadata: Mapping[str, Any], vocabulary: int) -> tuple[int, ...]:
+    found = metadata.get("tokenizer.ggml.suppress_tokens") or []
+    if not isinstance(found, list) or not all(type(one) is int and 0 <= one < vocabulary for one in found):
+        raise ModelError(f"the file says tokens {found!r:.40} are never chosen: get the file again")
+    return tuple(found)
+
+
+def _sizes(
+    keys: _Keys, width: int, blocks: Sequence[tuple[str, ...]], windows: Sequence[int]
+) -> tuple[LayerSizes, ...]:
+    """Return the sizes of each layer; layers that read another one's keys have as many heads of these."""
+    layers, sources = len(blocks), _sources(keys, windows)
     heads = keys.each("attention.head_count", layers, most=4096)
     kv_heads = keys.each(
         "attention.head_count_kv", layers, heads, 4096, least=int(keys.family.mixers == ("attention",))
     )
-    has_unit = [unit == "gated_unit" for _, unit in blocks]
+    kv_heads = [kv_heads[source] for source in sources]
+    has_unit = ["gated_unit" in names for names in blocks]
     inner = keys.each("feed_forward_length", layers, most=_MOST_INNER) if any(has_unit) else [0] * layers
-    size, rotary = _head_size(keys, max(1, width // heads[0]))
+    usual = _head_size(keys, "", max(1, width // heads[0]))
+    of_windows = _head_size(keys, "_swa", *usual) if keys.family.local else usual
     for queries, shared in zip(heads, kv_heads, strict=True):
         if shared and queries % shared:
             raise ModelError(f"the file says {queries} heads share {shared} heads of keys: get the file again")
-    kv_heads = [heads * (mixer == "attention") for heads, (mixer, _) in zip(kv_heads, blocks, strict=True)]
+    kv_heads = [heads * (mixer == "attention") for heads, (mixer, *_) in zip(kv_heads, blocks, strict=True)]
     if not any(kv_heads):
         raise UnsupportedModelError("the CPU engine runs no models without attention: take another engine")
     return tuple(
-        LayerSizes(heads[layer], kv_heads[layer], size, rotary, inner[layer] * has_unit[layer], layer)
+        LayerSizes(
+            heads[layer], kv_heads[layer], *(of_windows if windows[layer] else usual),
+            inner[layer] * has_unit[layer], sources[layer],
+        )
         for layer in range(layers)
-    )
+    )  # fmt: skip
 
 
-def _head_size(keys: _Keys, usual: int) -> tuple[int, int]:
-    """Return the size of a head, and how many of its numbers are rotated."""
-    size, values = (keys.whole(f"attention.{name}_length", usual, 1024) for name in ("key", "value"))
+def _sources(keys: _Keys, windows: Sequence[int]) -> list[int]:
+    """Return whose keys and values each layer reads: the last layers those of an earlier one of their kind."""
+    layers = len(windows)
+    first = layers - keys.whole("attention.shared_kv_layers", 0, layers, least=0)
+    found = []
+    for layer, window in enumerate(windows):
+        alike = [one for one in range(min(layer + 1, first)) if windows[one] == window]
+        if not alike:
+            raise ModelError(f"the file says layer {layer} reads the keys of none before it: get the file again")
+        found.append(alike[-1])
+    return found
+
+
+def _head_size(keys: _Keys, kind: str, usual: int, usually_turned: int = 1024) -> tuple[int, int]:
+    """Return the size of a head, and how many of its numbers are rotated; ``kind`` ends the names of the keys."""
+    size, values = (keys.whole(f"attention.{name}_length{kind}", usual, 1024) for name in ("key", "value"))
     if values != size:
         raise UnsupportedModelError(
             f"the CPU engine runs no keys of {size} beside values of {values} numbers: take another engine"
         )
-    rotary = keys.whole("rope.dimension_count", size, size)
+    rotary = keys.whole(f"rope.dimension_count{kind}", min(size, usually_turned), size)
     if rotary % 2:
-        raise ModelError(f"the file says rope.dimension_count is {rotary}, an odd number: get the file again")
+        raise ModelError(
+            f"the file says rope.dimension_count{kind} is {rotary}, an odd number: get the file again"
+        )
     return size, rotary
 
 
-def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, str], ...]:
-    """Return the names of both blocks of each layer; `UnsupportedModelError` for those of other families."""
+def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the blocks of each layer; `UnsupportedModelError` for those of other families."""
     family = keys.family
     dense = layers if not keys.get("expert_count") else keys.whole("leading_dense_block_count", 0, layers, 0)
     found = tuple(
-        (mixer, "gated_unit" if layer < dense else "experts") for layer, mixer in enumerate(_mixers(keys, layers))
+        (mixer, "gated_unit" if layer < dense else "experts", *family.ends)
+        for layer, mixer in enumerate(_mixers(keys, layers))
     )
-    if others := {unit for _, unit in found} - set(family.units):
+    if others := {names[1] for names in found} - set(family.units):
         raise UnsupportedModelError(
             f"the CPU engine runs no {family.architecture} with {others.pop()}: take another engine"
         )

@@ -51,18 +51,30 @@ def _turned(piece: PieceCode) -> None:
 
 def _write_heads(piece: PieceCode, row: Value, head: Value) -> None:
     """Write the queries, the keys and the cell of one key head of a row."""
-    code, whole, phase = piece.code, piece.whole, piece.phase
-    size, kv_heads = phase.head_size, phase.kv_heads
-    group = phase.heads // kv_heads
+    code, phase, size = piece.code, piece.phase, piece.phase.head_size
+    group = phase.heads // phase.kv_heads
     q = _row_of_heads(phase.q, row, phase.heads * size) + head * group * size * 4
-    k, v = (_row_of_heads(place, row, kv_heads * size) + head * size * 4 for place in (phase.k, phase.v))
-    position, cell = whole.positions.i32[row].signed(), whole.cells.i64[row]
+    position = piece.whole.positions.i32[row].signed()
     with code.count(0, group) as query:
         _write_turned(piece, q + query * size * 4, position, phase.norm_q)
-    _write_turned(piece, k, position, phase.norm_k)
     for lanes, i in code.runs(group * size, (LANES, 1)):
         numbers = q.array("f32", lanes)
         numbers[i] = numbers[i] * phase.scale_q
+    with code.when(phase.k.number().differs(0)):
+        _write_keys(piece, row, head, position)
+
+
+def _write_keys(piece: PieceCode, row: Value, head: Value, position: Value) -> None:
+    """Write the keys and the values of one key head of a row, and its cell."""
+    code, whole, phase, size = piece.code, piece.whole, piece.phase, piece.phase.head_size
+    width = phase.kv_heads * size
+    k, v = (_row_of_heads(place, row, width) + head * size * 4 for place in (phase.k, phase.v))
+    with code.when(phase.norm_v.number().differs(0)):
+        for lanes, i in code.runs(size * phase.values_of_keys, (LANES, 1)):
+            v.array("f32", lanes)[i] = k.array("f32", lanes)[i]
+        _write_head_norm(piece, v, phase.norm_v)
+    _write_turned(piece, k, position, phase.norm_k)
+    cell = whole.cells.i64[row]
     cells = HeadCells(size, phase.head_room)
     start = page_of(whole.texts.i64[row].place(), cell) + phase.page_layer + head * cells.bytes
     write_cell(code, cells, start, cell, (k, v))
@@ -161,11 +173,13 @@ def _write_head_joined(
 MODULE = KernelModule("positions")
 TURNED = MODULE.kernel(
     "turned", Per.UNITS, _turned, heads=NUMBER, kv_heads=NUMBER, head_size=NUMBER, head_room=NUMBER, q=ADDRESS,
-    k=ADDRESS, v=ADDRESS, norm_q=OPTIONAL, norm_k=OPTIONAL, epsilon=REAL, turns=OPTIONAL, rotary=NUMBER,
-    scale_q=REAL, page_layer=NUMBER,
+    k=OPTIONAL, v=OPTIONAL, norm_q=OPTIONAL, norm_k=OPTIONAL, norm_v=OPTIONAL, values_of_keys=NUMBER, epsilon=REAL,
+    turns=OPTIONAL, rotary=NUMBER, scale_q=REAL, page_layer=NUMBER,
 )  # fmt: skip
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
-the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place."""
+the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place.
+
+Without k nothing is written to cells. ``values_of_keys`` is 1 where values are copied from k before its norm."""
 JOINED = MODULE.kernel(
     "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS,
     gates=OPTIONAL_ROWS, y=ROWS, sinks=OPTIONAL, out=OPTIONAL_ROWS,
@@ -197,7 +211,13 @@ class Attention(Block):
         family, sizes = shape.family, shape.sizes[layer]
         queries, keys = sizes.heads * sizes.head_size, sizes.kv_heads * sizes.head_size
         matrices, vectors, first = {}, tensors.norms("attn_norm", "post_attention_norm"), 0
-        for part, outputs, heads in (("q", queries, sizes.heads), ("k", keys, sizes.kv_heads), ("v", keys, 0)):
+        parts = [("q", queries, sizes.heads), ("k", keys, sizes.kv_heads), ("v", keys, 0)]
+        if sizes.source != layer:
+            tensors.pass_over("attn_k", "attn_v", "attn_k_norm")  # which some folders have
+            del parts[1:]
+        elif family.value_norm and not shape.windows[layer] and "attn_v" not in tensors:
+            del parts[2:]
+        for part, outputs, heads in parts:
             name, order = f"attn_{part}", _order(shape.family, sizes, heads, halves=tensors.halves)
             if family.gated and part == "q":
                 both = np.arange(2 * queries).reshape(sizes.heads, 2, sizes.head_size)
@@ -225,7 +245,7 @@ class Attention(Block):
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
-        parts = [self.matrices[f"attn_{part}"] for part in "qkv"]
+        parts = [self.matrices[f"attn_{part}"] for part in "qkv" if f"attn_{part}" in self.matrices]
         self.attend(program, add_norm_before(program, self.vectors.get("attn_norm"), parts))
 
     def attend(self, program: Program, inputs: Inputs) -> None:
@@ -235,6 +255,8 @@ class Attention(Block):
         q = program.shared("q", heads)
         k, v = (program.shared(name, keys) for name in "kv")
         for name, out in (("attn_q", q), ("attn_k", k), ("attn_v", v)):
+            if name not in self.matrices:
+                continue
             bias = vectors.get(f"{name}.bias")
             add_product(program, self.matrices[name], inputs, out, bias=bias, joined=name != "attn_q")
         gates = program.shared("gates of heads", heads) if _GATES in self.matrices else None
@@ -249,10 +271,13 @@ class Attention(Block):
             "heads": own.heads, "head_size": own.head_size, "head_room": padded(own.head_size, TILE)
         }  # fmt: skip
         both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(self.layer)}
+        has_keys = "attn_k" in self.matrices
         program.add(
-            TURNED, pieces=own.kv_heads, **both, q=q, k=k, v=v, epsilon=shape.epsilon, rotary=own.rotary,
-            norm_q=vectors["attn_q_norm"] if of_heads else None,
-            norm_k=vectors["attn_k_norm"] if of_heads else None,
+            TURNED, pieces=own.kv_heads, **both, q=q, k=k if has_keys else None, v=v if has_keys else None,
+            epsilon=shape.epsilon, rotary=own.rotary, norm_q=vectors["attn_q_norm"] if of_heads else None,
+            norm_k=vectors["attn_k_norm"] if of_heads and has_keys else None,
+            norm_v=np.ones(own.head_size, dtype=np.float32) if shape.family.value_norm else None,
+            values_of_keys="attn_v" not in self.matrices,
             turns=program.tables[shape.is_local(self.layer)] if shape.turning[self.layer] else None,
             scale_q=shape.query_scale,
         )  # fmt: skip

@@ -27,7 +27,7 @@ from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
 from draftwood.engines.files.families import Family
 
 
-def _write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = False) -> None:
+def write_norm(piece: PieceCode, values: Place, out: Place, *, adds: bool = False) -> None:
     """Write the norm of a row to ``out``, or add ``scale`` times it."""
     code, phase = piece.code, piece.phase
     total = code.variable(code.real(0.0, LANES))
@@ -50,19 +50,19 @@ def write_records(piece: PieceCode, row: Value, width: Value) -> None:
 def _norm(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
-        _write_norm(piece, phase.x[row], phase.y[row])
+        write_norm(piece, phase.x[row], phase.y[row])
         write_records(piece, row, phase.width)
 
 
 def _norm_added(piece: PieceCode) -> None:
     with piece.rows() as row:
-        _write_norm(piece, piece.phase.x[row], piece.phase.out[row], adds=True)
+        write_norm(piece, piece.phase.x[row], piece.phase.out[row], adds=True)
 
 
 def _last(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows("scored_rows") as row:
-        _write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
+        write_norm(piece, phase.x[piece.whole.scored.i64[row]], phase.y[row])
         write_records(piece, row, phase.width)
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from draftwood.engines.cpu.blocks.norm import LAST_NORM, add_norm
 from draftwood.engines.cpu.blocks.product import tiles_per_piece
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.products import MATRIX, tiles_of
-from draftwood.engines.cpu.code.records import BEST, NUMBER, REAL, ROWS, KernelModule, Per, PieceCode, RowsView
+from draftwood.engines.cpu.code.records import (
+    BEST,
+    NUMBER,
+    OPTIONAL,
+    REAL,
+    ROWS,
+    KernelModule,
+    Per,
+    PieceCode,
+    RowsView,
+)
 from draftwood.engines.cpu.code.rounding import capped
 from draftwood.engines.cpu.code.values import I32, LANES, LOWEST, Place, Value
 from draftwood.engines.cpu.packing import Matrix
@@ -25,6 +37,8 @@ def _scores(piece: PieceCode) -> None:
         line = whole.scores + row * stride
         with code.when(phase.soft_cap > 0.0), code.count(first, end, LANES) as token:
             line.f32x16[token] = capped(line.f32x16[token], phase.soft_cap)
+        with code.when(phase.shift.number().differs(0)), code.count(first, end, LANES) as token:
+            line.f32x16[token] = line.f32x16[token] + phase.shift.f32x16[token]
         record = whole.best + (piece.number * rows + row) * BEST
         score, token, is_odd = best_of(code, line, first, end)
         record.f32[0] = score
@@ -75,9 +89,11 @@ def _choices(piece: PieceCode) -> None:
 
 MODULE = KernelModule("scores")
 _SCORES = MODULE.kernel(
-    "scores", Per.TILES, _scores, w=MATRIX, x=ROWS, y_stride=NUMBER, width=NUMBER, scale=REAL, soft_cap=REAL
-)
-"""``scale * w x``, soft-capped, of ``width`` tokens, to the pass's scores; each piece's best to its records."""
+    "scores", Per.TILES, _scores, w=MATRIX, x=ROWS, y_stride=NUMBER, width=NUMBER, scale=REAL, soft_cap=REAL,
+    shift=OPTIONAL,
+)  # fmt: skip
+"""``scale * w x``, soft-capped, of ``width`` tokens, to the pass's scores; each piece's best to its records. If
+``shift`` is given, it is added."""
 _CHOICES = MODULE.kernel("choices", Per.ONE, _choices, score_pieces=NUMBER)
 
 
@@ -88,9 +104,13 @@ def add_scores(program: Program, output: Matrix, last_norm: Vector) -> None:
     add_norm(program, LAST_NORM, program.x, last_norm, y=inputs.plain, out=out, ends=True)
     per = tiles_per_piece(output.tile_bytes, pieces=4)
     program.pieces = -(-output.tiles // per)
+    shift = None
+    if shape.suppressed:
+        shift = np.zeros(output.tiles * TILE, dtype=np.float32)
+        shift[list(shape.suppressed)] = -np.inf
     program.add(
         _SCORES, pieces=program.pieces, per_piece=per, w=output, x=inputs.of(output),
         y_stride=4 * program.score_width, width=shape.vocabulary, scale=shape.score_scale,
-        soft_cap=shape.score_cap, ends=True,
+        soft_cap=shape.score_cap, shift=shift, ends=True,
     )  # fmt: skip
     program.add(_CHOICES, score_pieces=program.pieces, ends=True)
