@@ -48,7 +48,7 @@ from draftwood.engines.cpu.code.records import CHUNK
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.gguf_types import dequantised, read_blocks, read_floats
-from draftwood.engines.files.shapes import rotary_table, shape_of
+from draftwood.engines.files.shapes import query_growth, rotary_table, shape_of
 
 
 class Row(NamedTuple):
@@ -78,6 +78,7 @@ class Pass:
         self.matrix = cache(self._matrix)
         self.vector = cache(self._vector)
         self.shape = shape_of(file.metadata, file.tensors["token_embd.weight"].shape[0])
+        self.growth = query_growth(self.shape, self.shape.max_positions)
         self.layers = [Layer(self, number) for number in range(self.shape.layers)]
 
     def begin(self) -> Text:
@@ -250,7 +251,7 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     if shape.family.gated:
         q, gates = (both.ravel() for both in np.split(q.reshape(sizes.heads, -1), 2, axis=1))
     position = len(kept) - (not own)
-    q = _heads(layer, "attn_q", q, position) * F(shape.query_scale)
+    q = _heads(layer, "attn_q", q, position) * _query_scale(layer, position)
     if own:
         kept.append(tuple(some.astype(np.float16) for some in _cell(layer, rest, position)))
     keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
@@ -288,7 +289,15 @@ def _heads(layer: Layer, name: str, row: Floats, position: int) -> Floats:
         heads = heads[:, [*first, *first + 1, *range(sizes.rotary, sizes.head_size)]]
     if shape.family.head_norm == "head":
         heads = head_norm(heads, weight, shape.epsilon)
-    return heads if layer.turns is None else turned(heads, *layer.turns[position])
+    if layer.turns is not None:
+        heads = turned(heads, *layer.turns[position])
+    return head_norm(heads, weight, shape.epsilon) if shape.family.head_norm == "turned" else heads
+
+
+def _query_scale(layer: Layer, position: int) -> Floats:
+    """Return ``query_scale``, in mistral3 times 1 + growth * ln(1 + position // growth_length)."""
+    growth = layer.model.growth
+    return F(layer.shape.query_scale) * (growth[position] if len(growth) else F(1))
 
 
 def turned(heads: Floats, cosines: Floats, sines: Floats) -> Floats:

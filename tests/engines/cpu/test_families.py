@@ -136,6 +136,7 @@ def test_llama_cpp_reads_our_tiny_files_alike_whatever_number_is_missing(name, t
     tensors, path = tensors_of(name, model), tmp_path / "less.gguf"
     other = {
         "phi3": {"attention.sliding_window": None},  # which llama.cpp leaves out
+        "exaone4": {"attention.sliding_window": None},  # which it heeds in files of 64 layers alone
         "gpt-oss": {"rope.scaling.yarn_truncate": True},  # which llama.cpp does, and no file says
     }.get(name, {})
     said = sizes_of(model.config) | TINY[name].keys

@@ -10,6 +10,7 @@ import draftwood
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, all_experts, difference, read
+from tests.engines.cpu.test_twin import check
 from tests.engines.cpu.tiny_families import build, fitting, rounded, scores_of, tensors_of, write
 
 ODD = {
@@ -113,6 +114,36 @@ def test_equal_experts_are_chosen_in_order(tmp_path):
         path = write(tmp_path / f"{len(found)}.gguf", "mixtral", some, model.config)
         found.append(read(CpuTarget(path, threads=1), IDS[:30]))
     assert np.array_equal(*found)
+
+
+def test_a_shared_expert_is_as_wide_as_its_tensors(tmp_path):
+    """The converter of ernie4_5-moe writes another width where heads of keys are no part of it."""
+    model = build("ernie4_5-moe")
+    tensors, found = tensors_of("ernie4_5-moe", model), []
+    for width in (192, 64, None):
+        keys = {"expert_shared_feed_forward_length": width}
+        path = write(tmp_path / "wide.gguf", "ernie4_5-moe", tensors, model.config, keys=keys)
+        found.append(read(CpuTarget(path, threads=1), IDS[:20]))
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+def test_experts_of_the_best_groups_alone_are_chosen(tmp_path):
+    """With a group of all experts the best two; with six in three groups of which one counts, both of this one."""
+    model = build("lfm2moe")
+    tensors = tensors_of("lfm2moe", model)
+    paths = [
+        write(tmp_path / f"{kept}.gguf", "lfm2moe", tensors, model.config, "Q8_0", keys=groups_of(kept))
+        for kept in (1, 2, 3)
+    ]
+    shapes = [CpuTarget(path).model.weights.shape.shares for path in paths]
+    assert [(one.groups, one.kept_groups) for one in shapes] == [(3, 1), (3, 2), (3, 3)]
+    for path in paths:
+        check(path, IDS[:30])
+
+
+def groups_of(kept):
+    return {"expert_group_count": 3, "expert_group_used_count": kept, "expert_weights_scale": 2.5}
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ QUICK = (
 )  # fmt: skip
 STATES = ("qwen35", "qwen35moe", "qwen3next")
 SEVERAL = (  # kinds of layers
-    "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small", *STATES,
+    "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small",
+    "exaone4-small", *STATES,
 )  # fmt: skip
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()
 

@@ -187,6 +187,39 @@ TINY |= {
         },
         _EXPERTS | {"expert_feed_forward_length": 96, "expert_shared_feed_forward_length": 160},
     ),
+    "qwen3vl": Tiny(
+        "Qwen3VL", "qwen3vl", {"head_dim": 32},
+        {"rope.dimension_sections": [6, 5, 5, 0], "n_deepstack_layers": 1},
+    ),
+    "qwen3vlmoe": Tiny(
+        "Qwen3VLMoe", "qwen3vlmoe",
+        {"head_dim": 32, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 96},
+        _EXPERTS
+        | {
+            "expert_feed_forward_length": 96, "rope.dimension_sections": [6, 5, 5, 0], "n_deepstack_layers": 1
+        },
+    ),
+    "exaone4": Tiny(
+        "Exaone4", "exaone4", {"num_hidden_layers": 5, "sliding_window": WINDOW, "rope_parameters": LLAMA3},
+        _WINDOW,
+    ),
+    "exaone4-small": Tiny(
+        "Exaone4", "exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 3}
+    ),
+    "hunyuan-dense": Tiny("HunYuanDenseV1", "hunyuan-dense", {"head_dim": 32}),
+    "mistral3": Tiny(
+        "Ministral3", "mistral3",
+        {
+            "head_dim": 32,
+            "rope_parameters": YARN
+            | {
+                "original_max_position_embeddings": 64, "mscale": 1.0, "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.3,
+            },
+        },
+        _scaling("yarn", 4.0, 64) | {"rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.3},
+        neighbours=True,
+    ),
     "ernie4_5": Tiny("Ernie4_5", "ernie4_5", {"head_dim": 32, "use_bias": False}),
     "ernie4_5-moe": Tiny(
         "Ernie4_5_Moe", "ernie4_5-moe",
@@ -196,7 +229,7 @@ TINY |= {
         },
         _EXPERTS
         | {
-            "expert_feed_forward_length": 96, "expert_shared_count": 2, "expert_shared_feed_forward_length": 64,
+            "expert_feed_forward_length": 96, "expert_shared_count": 2, "expert_shared_feed_forward_length": 192,
             "leading_dense_block_count": 1, "interleave_moe_layer_step": 1,
         },
     ),
@@ -316,6 +349,13 @@ TINY["gpt-oss"] = Tiny(
 )  # fmt: skip
 
 
+_EYES = {
+    "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "num_position_embeddings": 4,
+    "deepstack_visual_indexes": [0],
+}  # fmt: skip
+"""Of a model that sees pictures, too; these parts are not read."""
+
+
 def config_of(name: str, **settings: Any) -> PretrainedConfig:
     tiny = TINY[name]
     nested = ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe")
@@ -323,6 +363,9 @@ def config_of(name: str, **settings: Any) -> PretrainedConfig:
     settings = SHAPE | tiny.settings | settings
     if tiny.kind == "Gemma4":
         settings["vocab_size_per_layer_input"] = settings["vocab_size"]
+    if tiny.kind.startswith("Qwen3VL"):  # there the model of texts is one part of several
+        eyes = _EYES | {"out_hidden_size": settings["hidden_size"]}
+        settings = {"text_config": settings, "vision_config": eyes, "tie_word_embeddings": False}
     config = getattr(transformers, kind)(**settings)
     config.allow_global_per_layer_attribute_access = True  # the sizes of most layers are wanted
     return config
@@ -333,7 +376,8 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
     torch.manual_seed(seed)
     tiny, config = TINY[name], config_of(name, **settings)
     config._attn_implementation = "half_cache"
-    model = getattr(transformers, f"{tiny.kind}ForCausalLM")(config).eval()
+    task = "ConditionalGeneration" if tiny.kind.startswith("Qwen3VL") else "CausalLM"
+    model = getattr(transformers, f"{tiny.kind}For{task}")(config).eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.endswith("correction_bias"):
@@ -389,7 +433,8 @@ _NAMES = {
     "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
     "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
-    "self_attn.k_layernorm": "attn_k_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
+    "self_attn.k_layernorm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
+    "self_attn.key_layernorm": "attn_k_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
@@ -416,14 +461,17 @@ _ENDS = {
 
 def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
     """Return the tensors of a GGUF file, by their names there."""
-    tiny, config = TINY[name], model.config
-    names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Gemma4", "Olmo")) else {})
+    tiny, config = TINY[name], model.config.get_text_config()
+    names = _NAMES | (_AFTER if tiny.kind.startswith(("Gemma2", "Gemma3", "Gemma4", "Olmo", "Exaone4")) else {})
     if tiny.kind.startswith(("GptOss", "Qwen3_5", "Qwen3Next")):
         names = names | {"post_attention_layernorm": "post_attention_norm"}
     found: dict[str, np.ndarray] = {}
     for full, value in model.state_dict().items():
         if full == "lm_head.weight" and config.tie_word_embeddings:
             continue
+        if full.startswith("model.visual."):
+            continue
+        full = full.replace("model.language_model.", "model.")
         tensor = value.float().numpy()
         if tiny.adds_one and full.endswith("norm.weight") and "linear_attn" not in full:
             tensor = tensor + 1
@@ -582,6 +630,7 @@ def write(
 
 
 def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
+    config = config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rope = config.rope_parameters
     eps = float(config.norm_eps if hasattr(config, "norm_eps") else config.rms_norm_eps)

@@ -17,7 +17,7 @@ from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.phases import Phase, limits
 from draftwood.engines.files.formats import GROUP, TILE, padded
-from draftwood.engines.files.shapes import Shape, rotary_table
+from draftwood.engines.files.shapes import Shape, query_growth, rotary_table
 
 Vector = NDArray[np.float32]
 Buffer = NDArray[Any]
@@ -81,6 +81,7 @@ class Program:
         self._states: dict[int, Later] = {}
         self.parts, self._part_size = Later(), 0
         self.tables = {local: Later() for local in (False, True)}  # of rotary positions: see `reserve`
+        self.growth = Later()  # of queries, by position
         self.positions = 0
         self._alive: dict[Later, Buffer] = {}
         self.fetch: Callable[[NDArray[np.int32]], None] | None = None  # called before a pass, with its tokens
@@ -188,10 +189,13 @@ class Program:
             self._part_size = size + size // 2
         if self.positions < positions:
             count = max(positions, min(2 * self.positions, self.shape.max_positions))
-            tables = {local: rotary_table(self.shape, self._factors, local, count) for local in self.tables}
+            tables = {
+                self.tables[local]: rotary_table(self.shape, self._factors, local, count) for local in self.tables
+            }
+            tables[self.growth] = query_growth(self.shape, count)
             self.positions = 0
-            for local, table in tables.items():
-                self._place(self.tables[local], table)
+            for later, table in tables.items():
+                self._place(later, table)
             self.positions = count
 
     def states_of(self, layer: int) -> Later:

@@ -23,7 +23,8 @@ class Family:
     pairs: Literal["neighbours", "halves"] = "halves"
     turns_alike: bool = False  # whether they do in folders, too; else they lie ``rotary / 2`` apart there
     gate: Literal["silu", "gelu", "clamped"] = "silu"  # of gated units; clamped is gpt-oss's
-    head_norm: Literal["", "head", "row"] = ""  # of queries and keys: of each head, of the whole row, or none
+    # Of queries and keys: of each head, of each head after it has turned, of the whole row, or none.
+    head_norm: Literal["", "head", "turned", "row"] = ""
     # Whether values have a norm without weights. Layers without a window may then have the keys' product in place
     # of their own.
     value_norm: bool = False
@@ -40,6 +41,9 @@ class Family:
     gated: bool = False  # whether each head's queries in attn_q are followed by gates of what attention finds
     tiled: bool = False  # whether files have heads of values that share a head of keys far apart: k0 k1 k0 k1
     still: int = 0  # n: each n-th layer has no rotary positions; 0: all have them
+    # Whether, in models with windows, layers that see the whole text have no rotary positions.
+    still_without_window: bool = False
+    yarn_multiplier: bool = False  # whether rope.scaling.yarn_log_multiplier counts
     # What makes shares of the scores of experts; said: the file's expert_gating_func does.
     gating: Literal["softmax", "sigmoid", "said"] = "softmax"
     # Whether shares of the chosen experts are divided by their sum, where no expert_weights_norm says so.
@@ -221,7 +225,46 @@ _ROWS = (
             },
         },
         units=("gated_unit", "experts"), pairs="neighbours", turns_alike=True,
-        missing={"expert_feed_forward_length": 0, "leading_dense_block_count": None},
+        missing={
+            "expert_feed_forward_length": 0, "leading_dense_block_count": None, "interleave_moe_layer_step": None,
+        },
+    ),
+    Family(
+        "exaone4",
+        {"exaone4": {"rms_norm_eps": 1e-5, "num_key_value_heads": 32, "sliding_window": 4096}},
+        head_norm="head", norms="after", every=4, still_without_window=True,
+    ),
+    Family(
+        "hunyuan-dense", {"hunyuan_v1_dense": {"rms_norm_eps": 1e-5, "num_key_value_heads": 32}},
+        head_norm="turned",
+    ),
+    Family(
+        "mistral3",
+        {
+            "ministral3": {
+                "rms_norm_eps": 1e-5, "num_key_value_heads": 8, "head_dim": 128,
+                "rope_parameters": {
+                    "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0,
+                    "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0,
+                    "llama_4_scaling_beta": 0.1,
+                },
+            },
+        },
+        pairs="neighbours", yarn_multiplier=True,
+    ),
+    Family(
+        "qwen3vl",
+        {"qwen3_vl_text": {"rope_theta": 5e5, "num_key_value_heads": 32, "head_dim": 128}}, head_norm="head",
+    ),
+    Family(
+        "qwen3vlmoe",
+        {
+            "qwen3_vl_moe_text": {
+                "rope_theta": 5e5, "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1408,
+            },
+        },
+        units=("experts",), head_norm="head", missing={"expert_feed_forward_length": 0},
     ),
     Family(
         "lfm2",

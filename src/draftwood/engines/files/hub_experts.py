@@ -1,7 +1,7 @@
-"""Experts of gpt-oss in folders, as GGUF files have them: reordered when their rows are read.
+"""Experts of gpt-oss and qwen3vlmoe in folders, as GGUF files have them: reordered when their rows are read.
 
-Transformers keeps their matrices transposed, [experts, inputs, outputs], and the outputs of gate and up in turns,
-gate first. In 4 bits they are not transposed: ``blocks`` uint8[experts, outputs, groups, 16] and ``scales``
+Transformers keeps matrices of gpt-oss transposed, [experts, inputs, outputs], and the outputs of gate and up in
+turns, gate first. In 4 bits they are not transposed: ``blocks`` uint8[experts, outputs, groups, 16] and ``scales``
 uint8[experts, outputs, groups]. Byte j of a group has the inputs 2 j and 2 j + 1 there, and j and j + 16 in GGUF's
 MXFP4, which has the scale before them.
 """
@@ -111,6 +111,21 @@ def as_gguf_has_them(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             for ours, (first, step) in _PARTS[part].items():
                 full = f"{start}.{ours or part}.{'bias' if ending == 'bias' else 'weight'}"
                 found[full] = _part(full, tensor, first, step, tensors.get(f"{start}.{part}.scales"))
+    return found
+
+
+def upright(tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor]:
+    """Return all tensors of a model of this width, matrices of experts [experts, outputs, inputs].
+
+    Published folders of qwen3vlmoe have them transposed, others, of the same type, have not: as in transformers,
+    the shapes tell.
+    """
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        axis = {"ffn_gate_up_exps": 2, "ffn_down_exps": 1}.get(name.removesuffix(".weight").rpartition(".")[2], 0)
+        if axis and len(tensor.shape) == 3 and tensor.shape[axis] != width == tensor.shape[3 - axis]:
+            some = _Transposed(tensor, 0, 1)
+            found[name] = Tensor(name, tensor.kind, (*some.shape[:-1], tensor.shape[1]), some)
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from draftwood.engines.files.families import Family
 from draftwood.engines.files.gguf_file import Tensor, damaged, stored
 from draftwood.engines.files.gguf_types import read_floats
-from draftwood.engines.files.hub_experts import as_gguf_has_them
+from draftwood.engines.files.hub_experts import as_gguf_has_them, upright
 from draftwood.engines.files.hub_settings import settings_of, text_settings
 from draftwood.engines.files.open_file import OpenFile
 from draftwood.errors import ModelError, ModelNotFoundError
@@ -60,6 +60,8 @@ class HubModel:
         }
         if family.turned:
             self.tensors = as_gguf_has_them(self.tensors)
+        else:
+            self.tensors = upright(self.tensors, self.metadata[f"{family.architecture}.embedding_length"])
         for name, values in factors.items():
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
         self.size = sum(tensor.known.nbytes for tensor in self.tensors.values())

@@ -33,7 +33,7 @@ _SIZES = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length", "num_dense_layers": "leading_dense_block_count",
     "moe_layer_start_index": "leading_dense_block_count", "moe_k": "expert_used_count",
-    "moe_num_shared_experts": "expert_shared_count",
+    "moe_num_shared_experts": "expert_shared_count", "moe_layer_interval": "interleave_moe_layer_step",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "shared_intermediate_size": "expert_shared_feed_forward_length",
     "hidden_size_per_layer_input": "embedding_length_per_layer_input",
@@ -49,7 +49,7 @@ _SIZES = {
 _ONLY: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "use_bidirectional_attention": (None, False, "vision"),  # only among tokens of a picture
-    "decoder_sparse_step": (1,), "moe_layer_interval": (1,), "mlp_only_layers": (None, []),
+    "decoder_sparse_step": (1,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
@@ -64,7 +64,7 @@ def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(text, Mapping):
         return config
     whole = {name: config[name] for name in ("tie_word_embeddings", "quantization_config") if name in config}
-    return {**whole, **text}
+    return {**text, **whole}
 
 
 def settings_of(given: Mapping[str, Any]) -> HubSettings:
@@ -257,7 +257,7 @@ def _windows(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, 
     window, named = config.get("sliding_window"), config.get("layer_types")
     if window is None or not own.get("use_sliding_window", True):
         return {"attention.sliding_window": 0, "attention.sliding_window_pattern": 1}
-    if named is None and family.architecture in ("smollm3", "qwen2moe", "granite_swa"):
+    if named is None and family.architecture in ("smollm3", "qwen2moe", "granite_swa", "exaone4"):
         raise _unknown(f"{family.architecture} with a window and without layer_types")
     if named is not None:
         _check_types(named, "full_attention", "sliding_attention")
@@ -307,6 +307,9 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
     found: dict[str, Any] = {"rope.freq_base": _number(settings, "rope_theta"), "rope.dimension_count": rotary}
     if local.get("rope_theta") is not None:
         found["rope.freq_base_swa"] = _number(local, "rope_theta")
+    if type_ == "dynamic" and settings.get("alpha") and family.architecture == "hunyuan-dense":
+        found["rope.freq_base"] *= _number(settings, "alpha") ** (head / (head - 2))
+        return found, {}
     if type_ == "default":
         return found, {}
     if type_ == "proportional":  # the first pairs turn, at the speeds that they have among all
@@ -322,6 +325,8 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
         return found, {"rope_freqs": _llama3(settings, rotary, factor, original)}
     found["rope.scaling.original_context_length"] = int(original)
     if type_ == "yarn":
+        if family.yarn_multiplier:
+            found["attention.temperature_scale"] = _number(settings, "llama_4_scaling_beta")
         return found | _yarn(settings, factor), {}
     if type_ not in _LONG:
         raise _unknown(f"positions that are scaled by {type_!r:.40}")

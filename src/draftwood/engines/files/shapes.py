@@ -78,6 +78,8 @@ class Shape:
     turning: tuple[bool, ...]  # whether the layer has rotary positions
     base: float
     query_scale: float
+    growth: float = 0.0  # of queries, see `query_growth`; 0: they do not grow
+    growth_length: int = 0
     local_base: float = 0.0  # of layers with a window; 0: that of the others
     scaling: Scaling = Scaling()
     embedding_scale: float = 1.0
@@ -227,10 +229,12 @@ class _Keys:
             raise self._wrong(name, found)
         return [not found or (layer + 1) % found != 0 for layer in range(layers)]
 
-    def turning(self, layers: int) -> list[bool]:
-        """Return which layers have rotary positions."""
-        name, still = "attention.rope_pattern", self.family.still
+    def turning(self, windows: Sequence[int]) -> list[bool]:
+        """Return which layers have rotary positions; ``windows`` are those of all layers."""
+        name, still, layers = "attention.rope_pattern", self.family.still, len(windows)
         found = self.get(name)
+        if found is None and self.family.still_without_window and any(windows):
+            return [window > 0 for window in windows]
         if found is None:
             return [not still or (layer + 1) % still != 0 for layer in range(layers)]
         if not isinstance(found, list) or len(found) < layers or not all(isinstance(one, bool) for one in found):
@@ -245,6 +249,8 @@ class _Keys:
                 f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
             )
         size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
+        if self.family.yarn_multiplier and kind == "yarn":
+            size /= _yarn_growth(factor, self.real("rope.scaling.yarn_log_multiplier", 0.0))
         original = self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0)
         return Scaling(
             kind, factor, original or self.whole("context_length", most=1 << 30),
@@ -275,17 +281,20 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     base = keys.base("rope.freq_base", 10000.0)
     turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
     has = {block for every in blocks for block in every}
+    scaling = keys.scaling()
     return Shape(
         family=family, blocks=blocks, sizes=sizes, width=width,
         vocabulary=vocabulary, max_positions=keys.whole("context_length", most=1 << 30),
         epsilon=keys.real("attention.layer_norm_rms_epsilon"), windows=windows,
-        turning=tuple(turns and here for here in keys.turning(layers)),
-        base=base, scaling=keys.scaling(),
+        turning=tuple(turns and here for here in keys.turning(windows)),
+        base=base, scaling=scaling,
         local_base=keys.base("rope.freq_base_swa", base) if family.local and any(windows) else 0.0,
         query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, width, sizes) ** -0.5,
         embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
+        growth=keys.real("attention.temperature_scale", 0.0),
+        growth_length=keys.whole("attention.temperature_length", 0, 1 << 30, least=0) or scaling.original,
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
         score_cap=keys.real("final_logit_softcapping", 0.0), suppressed=_suppressed(metadata, vocabulary),
         layer_input=keys.whole("embedding_length_per_layer_input", None, 4096, 0) if "layer_input" in has else 0,
@@ -477,6 +486,18 @@ def rotary_table(shape: Shape, factors: Any, local: bool, positions: int) -> NDA
     return np.stack((cosines * size, sines * size), axis=1).astype(np.float32)
 
 
+def query_growth(shape: Shape, positions: int) -> NDArray[np.float32]:
+    """Return what queries are multiplied by at each position: 1 + growth * ln(1 + position // length).
+
+    From ``growth_length`` on, so that attention stays sharp in long texts. Empty where they do not grow.
+    """
+    if not shape.growth:
+        return np.zeros(0, dtype=np.float32)
+    steps = -(-positions // shape.growth_length)
+    every = [1 + shape.growth * _log(1 + step) for step in range(steps)]
+    return np.repeat(np.array(every, dtype=np.float32), shape.growth_length)[:positions]
+
+
 def _frequencies(rotary: int, base: float, scaling: Scaling, factors: Any) -> tuple[Doubles, float]:
     """Return the angle per position of each pair, float64[rotary // 2], and what cosines are multiplied by."""
     exact = Context(prec=30)
@@ -486,8 +507,11 @@ def _frequencies(rotary: int, base: float, scaling: Scaling, factors: Any) -> tu
         return found, scaling.size
     if scaling.kind == "linear":
         return found / scaling.factor, scaling.size
-    growth = 1 + 0.1 * max(0.0, _log(scaling.factor))
-    return _yarn(found, rotary, base, scaling), scaling.size * growth
+    return _yarn(found, rotary, base, scaling), scaling.size * _yarn_growth(scaling.factor)
+
+
+def _yarn_growth(factor: float, share: float = 1.0) -> float:
+    return 1 + 0.1 * share * max(0.0, _log(factor))
 
 
 def _yarn(plain: Doubles, rotary: int, base: float, scaling: Scaling) -> Doubles:

@@ -57,9 +57,12 @@ def _write_heads(piece: PieceCode, row: Value, head: Value) -> None:
     position = piece.whole.positions.i32[row].signed()
     with code.count(0, group) as query:
         _write_turned(piece, q + query * size * 4, position, phase.norm_q)
+    scale = code.variable(phase.scale_q)
+    with code.when(phase.growth.number().differs(0)):
+        scale.now = phase.scale_q * phase.growth.f32[position]
     for lanes, i in code.runs(group * size, (LANES, 1)):
         numbers = q.array("f32", lanes)
-        numbers[i] = numbers[i] * phase.scale_q
+        numbers[i] = numbers[i] * scale.now
     with code.when(phase.k.number().differs(0)):
         _write_keys(piece, row, head, position)
 
@@ -86,9 +89,12 @@ def _row_of_heads(start: Place, row: Value, width: Value) -> Place:
 
 
 def _write_turned(piece: PieceCode, values: Place, position: Value, norm: Place) -> None:
-    """Write a head's norm, if there is one, and the rotation of pairs (i, i + half) of its first ``rotary``."""
+    """Write a head's norm, if there is one, and the rotation of pairs (i, i + half) of its first ``rotary``.
+
+    The norm comes first, or last where the phase says so.
+    """
     code, phase = piece.code, piece.phase
-    with code.when(norm.number().differs(0)):
+    with code.when(norm.number().differs(0) & phase.norm_last.equals(0)):
         _write_head_norm(piece, values, norm)
     half = phase.rotary // 2
     with code.when(phase.turns.number().differs(0)):
@@ -99,6 +105,8 @@ def _write_turned(piece: PieceCode, values: Place, position: Value, norm: Place)
             a, b = first[i], second[i]
             first[i] = (-(b * sine)).plus_product(a, cosine)
             second[i] = (a * sine).plus_product(b, cosine)
+    with code.when(norm.number().differs(0) & phase.norm_last.differs(0)):
+        _write_head_norm(piece, values, norm)
 
 
 def _write_head_norm(piece: PieceCode, values: Place, weight: Place) -> None:
@@ -174,12 +182,14 @@ MODULE = KernelModule("positions")
 TURNED = MODULE.kernel(
     "turned", Per.UNITS, _turned, heads=NUMBER, kv_heads=NUMBER, head_size=NUMBER, head_room=NUMBER, q=ADDRESS,
     k=OPTIONAL, v=OPTIONAL, norm_q=OPTIONAL, norm_k=OPTIONAL, norm_v=OPTIONAL, values_of_keys=NUMBER, epsilon=REAL,
-    turns=OPTIONAL, rotary=NUMBER, scale_q=REAL, page_layer=NUMBER,
+    turns=OPTIONAL, rotary=NUMBER, scale_q=REAL, page_layer=NUMBER, norm_last=NUMBER, growth=OPTIONAL,
 )  # fmt: skip
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
 the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place.
 
-Without k nothing is written to cells. ``values_of_keys`` is 1 where values are copied from k before its norm."""
+Norms come after the rotation where they are ``norm_last``. The scale is ``scale_q`` times a number of the position
+where ``growth`` float32[positions] is given. Without k nothing is written to cells. ``values_of_keys`` is 1 where
+values are copied from k before its norm."""
 JOINED = MODULE.kernel(
     "joined", Per.ROWS, _joined, heads=NUMBER, head_size=NUMBER, head_room=NUMBER, parts=ADDRESS,
     gates=OPTIONAL_ROWS, y=ROWS, sinks=OPTIONAL, out=OPTIONAL_ROWS,
@@ -203,7 +213,8 @@ class Attention(Block):
         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
         "self_attn.sinks": "attn_sinks.weight",
         "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
-        "self_attn.k_layernorm": "attn_k_norm",
+        "self_attn.k_layernorm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
+        "self_attn.key_layernorm": "attn_k_norm",
     }  # fmt: skip
 
     @classmethod
@@ -266,7 +277,7 @@ class Attention(Block):
             for name, rows in (("attn_q_norm", q), ("attn_k_norm", k)):
                 width = heads if rows is q else keys
                 add_norm(program, NORM, rows, vectors[name], width=width, y=rows, out=None, joined=rows is k)
-        of_heads = shape.family.head_norm == "head"
+        of_heads = shape.family.head_norm in ("head", "turned")
         sizes: dict[str, Any] = {
             "heads": own.heads, "head_size": own.head_size, "head_room": padded(own.head_size, TILE)
         }  # fmt: skip
@@ -279,7 +290,8 @@ class Attention(Block):
             norm_v=np.ones(own.head_size, dtype=np.float32) if shape.family.value_norm else None,
             values_of_keys="attn_v" not in self.matrices,
             turns=program.tables[shape.is_local(self.layer)] if shape.turning[self.layer] else None,
-            scale_q=shape.query_scale,
+            scale_q=shape.query_scale, norm_last=shape.family.head_norm == "turned",
+            growth=program.growth if shape.growth else None,
         )  # fmt: skip
         program.add(
             ATTENTION, pieces=own.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
