@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import draftwood
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.drafters.head.drafter import MtpDrafter
 from draftwood.drafters.load import load
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.cpu.weights import NEXT
 from draftwood.engines.files.gguf_file import GgufFile
+from draftwood.engines.files.gguf_types import read_floats
 from draftwood.errors import CapabilityError, ModelError
 from tests.engines.cpu.test_head import SteppedHead, nodes_of
 from tests.engines.cpu.tiny_families import WIDTH, build, tensors_of, write
@@ -23,7 +28,7 @@ FAMILIES = {"qwen3": {"num_hidden_layers": 3}, "qwen3moe": {"num_hidden_layers":
 """With the settings of models whose last layer becomes the block."""
 
 
-def written(folder, name, without=()):
+def written(folder, name, without=(), kind="Q8_0"):
     """Write a tiny model with a block for further tokens that lacks the tensors ``without``; returns its path."""
     model, random = build(name, vocab_size=VOCAB, **FAMILIES[name]), np.random.default_rng(1)
     tensors, start = tensors_of(name, model), f"blk.{model.config.num_hidden_layers - 1}.nextn."
@@ -34,7 +39,7 @@ def written(folder, name, without=()):
     for part in without:
         del tensors[f"{start}{part}.weight"]
     keys = {"nextn_predict_layers": 1}
-    return write(folder / "m.gguf", name, tensors, model.config, "Q8_0", keys, vocabulary=True)
+    return write(folder / "m.gguf", name, tensors, model.config, kind, keys, vocabulary=True)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -108,6 +113,30 @@ def test_it_is_in_the_default_set_where_the_file_has_it(target, tiny_gguf, caplo
 def test_a_file_without_the_norm_of_the_block_has_the_models(tmp_path):
     weights = CpuTarget(written(tmp_path, "qwen3", ["shared_head_norm"])).model.weights
     assert weights.next_layer.vectors["nextn.shared_head_norm"] is weights.last_norm
+
+
+def test_a_folder_has_the_block_too(tmp_path):
+    """As the hub has it: under names of its own, and norms hold what is added to 1."""
+    (tmp_path / "file").mkdir()
+    file, folder = written(tmp_path / "file", "qwen35", kind="F32"), tmp_path / "folder"
+    build("qwen35", vocab_size=VOCAB).save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    last = settings["num_hidden_layers"] - 1
+    settings |= {"num_hidden_layers": last, "layer_types": settings["layer_types"][:last]}
+    (folder / "config.json").write_text(json.dumps(settings))
+    weights = folder / "model.safetensors"
+    start, block = f"model.layers.{last}.", GgufFile(file).tensors
+    every = {name.replace(start, "mtp.layers.0."): tensor for name, tensor in load_file(weights).items()}
+    for theirs, ours in NEXT.items():
+        tensor = block[f"blk.{last}.{ours}.weight"]
+        values = read_floats("F32", tensor.data).reshape(tensor.shape)
+        every[f"{theirs}.weight"] = values - 1 if values.ndim == 1 else values
+    save_file(every, weights)
+    random = np.random.default_rng(0)
+    states, tokens = random.normal(size=(5, WIDTH)).astype(np.float32), random.integers(0, VOCAB, 5).tolist()
+    heads = [CpuTarget(path).mtp() for path in (file, folder)]
+    said = [SteppedHead(head).read(head.open(), list(range(5)), [[states]], tokens)([]) for head in heads]
+    assert np.allclose(*said, atol=1e-4)
 
 
 def test_a_block_that_lacks_a_tensor_is_damaged(tmp_path):

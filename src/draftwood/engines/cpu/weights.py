@@ -50,6 +50,11 @@ _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
     "lm_head": "output", **HUB_NAMES,
 }  # fmt: skip
+NEXT = {
+    "mtp.fc": "nextn.eh_proj", "mtp.pre_fc_norm_embedding": "nextn.enorm", "mtp.pre_fc_norm_hidden": "nextn.hnorm",
+    "mtp.norm": "nextn.shared_head_norm",
+}  # fmt: skip
+"""GGUF's names of what a block for further tokens has beside a layer, by the hub's."""
 _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
 
 
@@ -58,7 +63,7 @@ def hub_names(family: Family) -> dict[str, str]:
 
     Names have no ``.weight`` or ``.bias``, unless transformers' name has no such ending.
     """
-    names = norm_names(family)
+    names = norm_names(family) | NEXT
     for block in (*family.mixers, *family.units, *family.ends):
         names |= BLOCKS[block].hub_names
     return _ENDS | {f"model.layers.#.{theirs}": f"blk.#.{name}" for theirs, name in names.items()}

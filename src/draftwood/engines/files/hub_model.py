@@ -22,7 +22,7 @@ from draftwood.files.paths import content
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _NEEDLESS = re.compile(
-    r"rotary_emb\.inv_freq$|^mtp\.|^model\.(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio))\."
+    r"rotary_emb\.inv_freq$|^model\.(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio))\."
 )
 """Tensors that no pass over text reads."""
 
@@ -49,7 +49,7 @@ class HubModel:
         self.path, self.files = path, tuple(files)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
-        known = names(family)
+        known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
         if not tied and "lm_head.weight" not in tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         self.tensors = {
@@ -87,6 +87,21 @@ def read_folder(folder: Path, names: Names) -> HubModel:
     generation = read_json(place) if place.is_file() else None
     files, tensors = weights_of(folder)
     return HubModel(folder, config, tensors, names, files, generation)
+
+
+def _with_next_layer(
+    tensors: Mapping[str, Tensor], metadata: dict[str, Any], family: Family
+) -> Mapping[str, Tensor]:
+    """Let a block for further tokens (MTP) be a layer after the last one, as in GGUF files, and say so."""
+    if "mtp.fc.weight" not in tensors:
+        return tensors
+    count = f"{family.architecture}.block_count"
+    layer = f"model.layers.{metadata[count]}."
+    metadata |= {count: metadata[count] + 1, f"{family.architecture}.nextn_predict_layers": 1}
+    return {
+        layer + name.removeprefix("mtp.layers.0.") if name.startswith("mtp.") else name: tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
