@@ -156,6 +156,8 @@ class Layer:
         mixer, unit, *_ = self.blocks
         mix = MIXERS[mixer](self, self.norm("attn_norm", x), kept)
         x = self.added(x, mix, "post_attention_norm")
+        if unit == "dense_and_experts":
+            return self.added(x, dense_and_experts(self, x), "post_ffw_norm")
         feed = gated_unit if unit == "gated_unit" else experts
         return self.added(x, feed(self, self.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
 
@@ -401,9 +403,10 @@ def gated_unit(layer: Layer, x: Floats, end: str = "", expert: int | None = None
 
     ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`. ``end`` is of names: in a mixture ``expert`` is a
     number, and the units lie in ``ffn_gate_exps`` and so on. Some files have the rows of both ``ffn_gate`` and
-    ``ffn_up`` in ``ffn_up``.
+    ``ffn_up`` in ``ffn_up`` or ``ffn_gate_up``.
     """
-    gate, up = np.split(layer.products((f"ffn_gate{end}", f"ffn_up{end}"), x, expert), 2)
+    names = tuple(f"ffn_{part}{end}" for part in ("gate_up", "gate", "up"))
+    gate, up = np.split(layer.products(names, x, expert), 2)
     kind = layer.shape.family.gate
     gated = clamped_gate(gate, up) if kind == "clamped" else {"silu": silu, "gelu": gelu}[kind](gate) * up
     return layer.product(f"ffn_down{end}", gated, expert)
@@ -420,6 +423,21 @@ def experts(layer: Layer, x: Floats) -> Floats:
     for expert, share in zip(chosen, shares, strict=True):
         total = fma(gated_unit(layer, x, "_exps", expert), share, total)
     return total
+
+
+def dense_and_experts(layer: Layer, x: Floats) -> Floats:
+    """Return ``norm(gated unit) + norm(mixture)``: [width] from x itself, as in gemma4's 26B-A4B.
+
+    Both read norms of their own, and so does the router. A share is multiplied by a number of its expert.
+    """
+    dense = layer.norm("post_ffw_norm_1", gated_unit(layer, layer.norm("ffn_norm", x)))
+    scale = layer.vector("ffn_gate_inp.scale") * F(len(x) ** -0.5)
+    chosen, shares = _choice(layer, layer.product("ffn_gate_inp", norm(x, scale, layer.shape.epsilon)))
+    shares = shares * layer.vector("ffn_down_exps.scale")[chosen]
+    inputs, total = layer.norm("pre_ffw_norm_2", x), np.zeros_like(x)
+    for expert, share in zip(chosen, shares, strict=True):
+        total = fma(gated_unit(layer, inputs, "_exps", expert), share, total)
+    return dense + layer.norm("post_ffw_norm_2", total)
 
 
 def _shared_expert(layer: Layer, x: Floats) -> Floats:

@@ -46,8 +46,8 @@ product. There are four in a row in each of up to seven layers and one behind: 3
 WIDER = {"qwen35moe": 1.2, "qwen3next": 1.2}
 """States carry what is rounded along the text, and shares of experts and of their gates are rounded, too."""
 KEPT = (
-    "mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight", "router.weight", "expert_gate.weight",
-    "_bias",
+    "mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight", "router.weight", "router.proj.weight",
+    "expert_gate.weight", "_bias",
     "conv1d.weight",
 )  # fmt: skip
 """What is in floats, whatever the file's type."""
@@ -102,7 +102,7 @@ def read(target, ids, width=256):
 def all_experts(name):
     """Settings with which each token of a mixture takes all experts; none for other families."""
     usual = config_of(name).to_dict()
-    return {used: 6 for used in ("num_experts_per_tok", "moe_k") if used in usual}
+    return {used: 6 for used in ("num_experts_per_tok", "moe_k", "top_k_experts") if used in usual}
 
 
 def difference(ours, theirs):

@@ -280,6 +280,17 @@ TINY |= {
         "Gemma4", "gemma4", _GEMMA4 | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
         _OF_GEMMA4 | {"attention.head_count_kv": [2, 2, 1]},
     ),
+    "gemma4-mixture": Tiny(
+        "Gemma4", "gemma4",
+        _GEMMA4
+        | {
+            "attention_k_eq_v": True, "num_global_key_value_heads": 1, "enable_moe_block": True, "num_experts": 6,
+            "top_k_experts": 2, "moe_intermediate_size": 96,
+        },
+        _OF_GEMMA4
+        | _EXPERTS
+        | {"attention.head_count_kv": [2, 2, 1], "expert_feed_forward_length": 96},
+    ),
     "gemma4-small": Tiny(
         "Gemma4", "gemma4",
         _GEMMA4
@@ -445,6 +456,8 @@ _NAMES = {
         for unit in ("shared_expert", "shared_experts")
         for part in ("gate", "up", "down")
     },
+    "router.proj": "ffn_gate_inp", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    **{f"post_feedforward_layernorm_{i}": f"post_ffw_norm_{i}" for i in (1, 2)},
     "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
 }  # fmt: skip
 _AFTER = {
@@ -485,6 +498,10 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}attn_sinks.weight"] = tensor
         elif tiny.turned and ".experts." in rest:
             found |= _of_turned(start, rest.rpartition(".")[2], tensor)
+        elif rest == "experts.gate_up_proj":
+            found[f"{start}ffn_gate_up_exps.weight"] = tensor
+        elif rest == "experts.down_proj":
+            found[f"{start}ffn_down_exps.weight"] = tensor
         elif rest.endswith(".experts.gate_up_proj"):
             found[f"{start}ffn_gate_exps.weight"], found[f"{start}ffn_up_exps.weight"] = np.split(
                 tensor, 2, axis=1
@@ -497,6 +514,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}exp_probs_b.bias"] = tensor.ravel()
         elif rest == "mlp.shared_expert_gate.weight":
             found[f"{start}ffn_gate_inp_shexp.weight"] = tensor[0]
+        elif rest in ("router.scale", "router.per_expert_scale"):
+            found[f"{start}ffn_{'gate_inp' if rest == 'router.scale' else 'down_exps'}.scale"] = tensor
         elif rest == "layer_scalar":
             found[f"{start}layer_output_scale.weight"] = tensor
         elif rest == "conv.conv.weight":
@@ -629,6 +648,9 @@ def write(
     return written(writer, path)
 
 
+_USED = ("num_experts_per_tok", "moe_k", "top_k_experts")  # names of one number
+
+
 def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
     config = config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -642,7 +664,7 @@ def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
         "attention.value_length": head, "attention.layer_norm_rms_epsilon": eps,
         "rope.dimension_count": int(head * rope.get("partial_rotary_factor", 1)),
         "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
-        "expert_used_count": getattr(config, "num_experts_per_tok", getattr(config, "moe_k", None)),
+        "expert_used_count": next((used for name in _USED if (used := getattr(config, name, None))), None),
         "expert_feed_forward_length": config.intermediate_size if config.model_type == "gpt_oss" else None,
     }  # fmt: skip
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from draftwood.engines.cpu.blocks.attention import Attention
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.delta_net import DeltaNet
+from draftwood.engines.cpu.blocks.dense_and_experts import DenseAndExperts
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
@@ -38,8 +39,7 @@ from draftwood.local.machine import cores, free_memory
 
 BLOCKS: dict[str, type[Block]] = {
     "attention": Attention, "short_convolution": ShortConvolution, "delta_net": DeltaNet,
-    "gated_unit": GatedUnit, "experts": Experts,
-    "layer_input": LayerInput,
+    "gated_unit": GatedUnit, "experts": Experts, "dense_and_experts": DenseAndExperts, "layer_input": LayerInput,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says

@@ -152,7 +152,8 @@ _ROWS = (
             "gemma4_text": {**_GEMMA4, "hidden_size_per_layer_input": 256},
             "gemma4_unified_text": {**_GEMMA4, "sliding_window": 1024, "hidden_size_per_layer_input": 0},
         },
-        ends=("layer_input",), gate="gelu", head_norm="head", value_norm=True, norms="both", root_embedding=True,
+        units=("gated_unit", "dense_and_experts"), ends=("layer_input",),
+        gate="gelu", head_norm="head", value_norm=True, norms="both", root_embedding=True,
         every=6, local=True,
         missing={
             "rope.freq_base_swa": 10000.0, "attention.scale": 1.0, "final_logit_softcapping": 30.0,

@@ -33,6 +33,7 @@ _SIZES = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length", "num_dense_layers": "leading_dense_block_count",
     "moe_layer_start_index": "leading_dense_block_count", "moe_k": "expert_used_count",
+    "top_k_experts": "expert_used_count",
     "moe_num_shared_experts": "expert_shared_count", "moe_layer_interval": "interleave_moe_layer_step",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "shared_intermediate_size": "expert_shared_feed_forward_length",

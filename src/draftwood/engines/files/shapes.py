@@ -299,7 +299,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         score_cap=keys.real("final_logit_softcapping", 0.0), suppressed=_suppressed(metadata, vocabulary),
         layer_input=keys.whole("embedding_length_per_layer_input", None, 4096, 0) if "layer_input" in has else 0,
         next_layers=next_layers, **_recurrent(keys, has),
-        **(_experts(keys) if "experts" in has else {}),
+        **(_experts(keys) if has & {"experts", "dense_and_experts"} else {}),
     )  # fmt: skip
 
 
@@ -320,7 +320,7 @@ def _sizes(
         "attention.head_count_kv", layers, heads, 4096, least=int(keys.family.mixers == ("attention",))
     )
     kv_heads = [kv_heads[source] for source in sources]
-    has_unit = ["gated_unit" in names for names in blocks]
+    has_unit = ["experts" not in names for names in blocks]
     inner = keys.each("feed_forward_length", layers, most=_MOST_INNER) if any(has_unit) else [0] * layers
     usual = _head_size(keys, "", max(1, width // heads[0]))
     of_windows = _head_size(keys, "_swa", *usual) if keys.family.local else usual
@@ -371,8 +371,9 @@ def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, ...], ...]:
     """Return the names of the blocks of each layer; `UnsupportedModelError` for those of other families."""
     family = keys.family
     dense = layers if not keys.get("expert_count") else keys.whole("leading_dense_block_count", 0, layers, 0)
+    mixture = next((unit for unit in family.units if unit != "gated_unit"), "experts")
     found = tuple(
-        (mixer, "gated_unit" if layer < dense else "experts", *family.ends)
+        (mixer, "gated_unit" if layer < dense else mixture, *family.ends)
         for layer, mixer in enumerate(_mixers(keys, layers))
     )
     if others := {names[1] for names in found} - set(family.units):

@@ -137,7 +137,7 @@ _SUM = {
     "x": ROWS, "out": ROWS, "places": ADDRESS, "shares": ADDRESS, "used": NUMBER, "width": NUMBER, "adds": NUMBER,
     "scale": REAL,
 }  # fmt: skip
-_ADDED = MODULE.kernel("experts_added", Per.ROWS, _added, **_SUM)
+ADDED = MODULE.kernel("experts_added", Per.ROWS, _added, **_SUM)
 _ADDED_TO_SHARED = MODULE.kernel(
     "experts_added_to_shared", Per.ROWS, _added_to_shared, shared=ROWS, inputs=ROWS, gate=OPTIONAL, **_SUM
 )
@@ -250,7 +250,7 @@ class Experts(Block):
 
     def _add_sum(self, program: Program, slots: Slots, outputs: Buffer, inputs: Inputs) -> None:
         """Add the phase that adds outputs up, beside the shared expert's, and adds them to x."""
-        norm, width, kernel, more = self.vectors.get("post_ffw_norm"), self.shape.width, _ADDED, dict[str, Any]()
+        norm, width, kernel, more = self.vectors.get("post_ffw_norm"), self.shape.width, ADDED, dict[str, Any]()
         if f"ffn_down{_SHARED}" in self.matrices:
             kernel = _ADDED_TO_SHARED
             more = {
