@@ -33,12 +33,6 @@ FLIP = 2**-11
 """Of the largest score: what a key or value may change that lies so near the middle between two float16 that
 another order of sums decides between them. They lie 2**-10 of their size apart at most, and are one of many."""
 
-
-def flips(name):
-    """`FLIP` for a family: gemma4 does not divide scores of attention by the root of its heads' size, 64."""
-    return 8 * FLIP if name.startswith("gemma4") else FLIP
-
-
 EIGHT_BITS = 0.05
 """Root of the mean square of what inputs in 8 bits change, as part of that of all scores. One of them is off by
 step / sqrt(12), step being largest / 127 and the largest of 32 about 2.5 times their root mean square: 0.6 % per
@@ -113,7 +107,7 @@ def difference(ours, theirs):
 def test_scores_are_those_of_transformers(name, files):
     file = files(name)
     ours, theirs = read(CpuTarget(file.path, threads=1), IDS), scores_of(file.model, IDS)
-    assert np.abs(ours - theirs).max() < flips(name) * np.abs(theirs).max()
+    assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_K", "Q6_K"])
@@ -153,7 +147,7 @@ def test_llama_cpp_reads_our_tiny_files_alike_whatever_number_is_missing(name, t
         ours, theirs = last_row(CpuTarget, path), None if key in UNREAD else last_row(LlamaTarget, path)
         assert (ours is None) == (theirs is None), key
         # It rounds queries and weights too.
-        assert ours is None or np.abs(ours - theirs).max() < 4 * flips(name) * np.abs(theirs).max(), key
+        assert ours is None or np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max(), key
 
 
 def last_row(engine, path):

@@ -401,6 +401,8 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
                     parameter *= 6  # so that some numbers are beyond 7, where they are cut
             else:
                 parameter.uniform_(-0.5 if tiny.adds_one else 0.5, 0.5 if tiny.adds_one else 1.5)
+            if tiny.kind == "Gemma4" and parameter_name.endswith("q_norm.weight"):
+                parameter /= 8  # which others divide scores of attention by: the root of a head's size
         for buffer_name, buffer in model.named_buffers():
             if buffer_name.endswith("expert_bias"):
                 buffer.normal_(0, 0.2)
