@@ -191,6 +191,26 @@ class Layer:
         """
         return np.concatenate([self.product(name, x, expert) for name in names if self.has(name)])
 
+    def matrix_of_head(self, name: str, head: int) -> Quantised | Plain:
+        """Return one head's ``attn_k_b`` [rank, still] or ``attn_v_b`` [value, rank].
+
+        Older files have both in ``attn_kv_b`` [heads * (still + value), rank], the first one transposed, which
+        becomes float32.
+        """
+        if self.has(name):
+            return self.model.matrix(f"{self._start}{name}.weight", head)
+        still, value = self.shape.latent.still, self.shape.latent.value
+        tensor = self.model.file.tensors[f"{self._start}attn_kv_b.weight"]
+        raw = tensor.data[head * (still + value) : (head + 1) * (still + value)]
+        if name == "attn_v_b":
+            return read_matrix(tensor.kind, raw[still:])
+        blocks = raw[:still]
+        if tensor.kind in FORMATS:
+            return Plain(
+                np.ascontiguousarray(dequantised(read_blocks(tensor.kind, blocks), FORMATS[tensor.kind]).T)
+            )
+        return Plain(np.ascontiguousarray(read_floats(tensor.kind, blocks).T))
+
     def norm(self, name: str, x: Floats) -> Floats:
         """Return the norm of x; x itself where the layer has none of this name."""
         return norm(x, self.vector(f"{name}.weight"), self.shape.epsilon) if self.has(name) else x
@@ -373,6 +393,37 @@ def _chunk(q: Floats, keys: Floats, values: Floats, low: int, cap: float) -> _Pa
     return _Part(largest, folded(total), sums)
 
 
+# --- latent attention --------------------------------------------------------------------------------------------
+
+
+def latent_attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
+    """Return ``attn_output @ values``: [width], with one key head for all heads (arXiv 2405.04434).
+
+    ``c = norm(attn_kv_a_mqa @ x)``, but for its last numbers, which rotate: t. The key is (t, c), and the values
+    are the key itself. Of each head of queries, (still, turning), the query is (turning, ``attn_k_b @ still``). Of
+    what attention finds, the part of c becomes ``attn_v_b @ it``. ``kept`` has each token's key twice,
+    float16[1, turning + rank].
+    """
+    own, heads, position = layer.shape.latent, layer.sizes.heads, len(kept)
+    q = x
+    if own.query_rank:
+        q = norm(layer.product("attn_q_a", x), layer.vector("attn_q_a_norm.weight"), own.epsilon)
+    q = layer.product("attn_q_b" if own.query_rank else "attn_q", q).reshape(heads, -1)
+    still, turning = np.split(q, [own.still], axis=1)
+    c, t = np.split(layer.product("attn_kv_a_mqa", x), [own.rank])
+    c = norm(c, layer.vector("attn_kv_a_norm.weight"), own.epsilon)
+    to_latent = [layer.matrix_of_head("attn_k_b", head).times(row) for head, row in enumerate(still)]
+    cosines_and_sines = layer.turns[position]
+    pairs = np.arange(own.turning).reshape(-1, 2).T.ravel()  # neighbours rotate together
+    q = np.concatenate((turned(turning[:, pairs], *cosines_and_sines), to_latent), axis=1)
+    key = np.concatenate((turned(t[None, pairs], *cosines_and_sines), c[None]), axis=1).astype(np.float16)
+    kept.append((key, key))
+    keys = np.stack([key for key, _ in kept]).astype(F)
+    found = attend(q * _query_scale(layer, position), keys, keys, 0, layer.shape.attention_cap)[:, own.turning :]
+    values = [layer.matrix_of_head("attn_v_b", head).times(row) for head, row in enumerate(found)]
+    return layer.product("attn_output", np.concatenate(values))
+
+
 # --- short convolution -------------------------------------------------------------------------------------------
 
 
@@ -538,4 +589,7 @@ def layer_input(layer: Layer, x: Floats, own: Floats | None) -> Floats:
     return x if scale is None else x * scale
 
 
-MIXERS = {"attention": attention, "short_convolution": short_convolution, "delta_net": delta_net}
+MIXERS = {
+    "attention": attention, "latent_attention": latent_attention, "short_convolution": short_convolution,
+    "delta_net": delta_net,
+}  # fmt: skip

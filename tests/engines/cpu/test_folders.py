@@ -71,6 +71,41 @@ def test_scores_are_those_of_transformers(name, folders):
     assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
 
 
+def test_blocks_for_further_tokens_are_passed_over_in_folders(folders, tmp_path):
+    one = folders("glm4-flash")
+    tensors = {name: tensor.contiguous() for name, tensor in one.model.state_dict().items()}
+    further = {
+        name.replace("layers.2.", "layers.3."): tensor.clone()
+        for name, tensor in tensors.items()
+        if ".layers.2." in name
+    }
+    config = json.loads((one.path / "config.json").read_text())
+    save_file(tensors | further, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": 1}))
+    found, expected = (read(CpuTarget(path, threads=1), IDS[:20]) for path in (tmp_path, one.path))
+    assert np.array_equal(found, expected)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedModelError, match=r"does not know the tensor blk\.3"):
+        CpuTarget(tmp_path)
+
+
+LATENT = {
+    "attention.kv_lora_rank": (None, "kv_lora_rank is None"), "rope.dimension_count": (8, "multiples of 16"),
+    "attention.key_length_mla": ([48, 16], "differ in attention.key_length_mla"),
+    "attention.q_lora_rank": (-1, "q_lora_rank is -1"), "attention.value_length_mla": (8.5, "length_mla is 8.5"),
+    "expert_gating_func": (3, "gating_func 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", LATENT)
+def test_numbers_of_latent_attention_that_are_refused(key):
+    value, sentence = LATENT[key]
+    said = sizes_of(config_of("glm4-flash")) | TINY["glm4-flash"].keys | {key: value}
+    metadata = {f"deepseek2.{name}": one for name, one in said.items() if one is not None}
+    with pytest.raises(ModelError, match=sentence):
+        shape_of(metadata | {"general.architecture": "deepseek2"}, VOCAB)
+
+
 def test_published_folders_of_qwen3vlmoe_have_experts_transposed(folders, tmp_path):
     one = folders("qwen3vlmoe")
     tensors = {name: tensor.contiguous() for name, tensor in one.model.state_dict().items()}

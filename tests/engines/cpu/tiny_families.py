@@ -360,6 +360,49 @@ TINY["gpt-oss"] = Tiny(
 )  # fmt: skip
 
 
+_LATENT = {
+    "num_key_value_heads": 4, "q_lora_rank": 64, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16, "v_head_dim": 48, "n_routed_experts": 6, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 96, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+}  # fmt: skip
+_OF_LATENT = _EXPERTS | {
+    "attention.head_count_kv": 1, "attention.key_length": 80, "attention.value_length": 64,
+    "attention.key_length_mla": 48, "attention.value_length_mla": 48, "attention.q_lora_rank": 64,
+    "attention.kv_lora_rank": 64, "rope.dimension_count": 16, "expert_feed_forward_length": 96,
+    "expert_shared_count": 1, "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True,
+}  # fmt: skip
+_OLD_LATENT = {
+    "attention.key_length_mla": None, "attention.value_length_mla": None, "attention.key_length": 48,
+    "attention.value_length": 48, "attention.head_count_kv": 4,
+}  # fmt: skip
+_DEEP = {"mscale": 0.707, "mscale_all_dim": 0.707}
+TINY |= {
+    "glm4-flash": Tiny(
+        "Glm4MoeLite", "deepseek2", _LATENT | {"routed_scaling_factor": 1.8},
+        _OF_LATENT | {"expert_weights_scale": 1.8},
+    ),
+    "deepseek3": Tiny(
+        "DeepseekV3", "deepseek2",
+        _LATENT
+        | {
+            "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+            "rope_parameters": YARN | _DEEP,
+        },
+        _OF_LATENT
+        | _scaling("yarn", 4.0, 128)
+        | {
+            "rope.scaling.yarn_log_multiplier": 0.0707, "expert_weights_scale": 2.5, "expert_group_count": 3,
+            "expert_group_used_count": 2,
+        },
+    ),
+    "deepseek2-old": Tiny(
+        "DeepseekV2", "deepseek2",
+        _LATENT | {"q_lora_rank": None, "first_k_dense_replace": 1, "norm_topk_prob": False},
+        _OF_LATENT
+        | _OLD_LATENT
+        | {"expert_gating_func": 1, "expert_weights_norm": False, "attention.q_lora_rank": None},
+    ),
+}  # fmt: skip
 _EYES = {
     "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "num_position_embeddings": 4,
     "deepstack_visual_indexes": [0],
@@ -386,9 +429,12 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
     """Return a model with random weights, norms and biases too, whose cache has 16 bits as ours."""
     torch.manual_seed(seed)
     tiny, config = TINY[name], config_of(name, **settings)
-    config._attn_implementation = "half_cache"
+    config._attn_implementation = "half_cache" if tiny.architecture != "deepseek2" else "half_latents"
     task = "ConditionalGeneration" if tiny.kind.startswith("Qwen3VL") else "CausalLM"
     model = getattr(transformers, f"{tiny.kind}For{task}")(config).eval()
+    for module_name, module in model.named_modules():
+        if module_name.endswith("kv_a_layernorm"):
+            module.register_forward_hook(lambda _module, _inputs, found: found.half().float())
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.endswith("correction_bias"):
@@ -404,7 +450,7 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
             if tiny.kind == "Gemma4" and parameter_name.endswith("q_norm.weight"):
                 parameter /= 8  # which others divide scores of attention by: the root of a head's size
         for buffer_name, buffer in model.named_buffers():
-            if buffer_name.endswith("expert_bias"):
+            if buffer_name.endswith(("expert_bias", "correction_bias")):
                 buffer.normal_(0, 0.2)
             if buffer_name.endswith("layer_scalar"):
                 buffer.uniform_(0.5, 1.5)
@@ -429,6 +475,19 @@ def _half_attention(
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 
+def _latent_attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Any, None]:  # fmt: skip
+    """Attention over keys whose last numbers, those that rotate, were rounded; the rest is of rounded latents."""
+    still, turning = key.split([module.qk_nope_head_dim, module.qk_rope_head_dim], dim=-1)
+    scores = query @ torch.cat((still, turning.half().float()), dim=-1).transpose(2, 3) * scaling
+    weights = torch.softmax(scores + attention_mask, dim=-1)
+    return (weights @ value[..., : module.v_head_dim]).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("half_latents", _latent_attention)
+AttentionMaskInterface.register("half_latents", eager_mask)
 AttentionInterface.register("half_cache", _half_attention)
 AttentionMaskInterface.register("half_cache", eager_mask)
 
@@ -447,7 +506,10 @@ _NAMES = {
     "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
     "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
     "self_attn.k_layernorm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
-    "self_attn.key_layernorm": "attn_k_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
+    "self_attn.key_layernorm": "attn_k_norm", "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
@@ -508,6 +570,10 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}ffn_gate_exps.weight"], found[f"{start}ffn_up_exps.weight"] = np.split(
                 tensor, 2, axis=1
             )
+        elif rest == "self_attn.kv_b_proj.weight" and tiny.keys["attention.key_length_mla"]:
+            both = tensor.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+            keys, values = np.split(both, [config.qk_nope_head_dim], axis=1)
+            found |= {f"{start}attn_k_b.weight": keys.swapaxes(1, 2), f"{start}attn_v_b.weight": values}
         elif rest.endswith(".experts.down_proj"):
             found[f"{start}ffn_down_exps.weight"] = tensor
         elif rest.startswith("shared_mlp."):

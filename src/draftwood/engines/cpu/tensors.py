@@ -81,14 +81,18 @@ class Tensors:
         tensor, order = self._origins[id(matrix)]
         assert isinstance(tensor, Tensor)
         order = slice(None) if order is None else order
-        return _as_floats(tensor.kind, tensor.rows(order if rows is None else rows))
+        return self.numbers(tensor, order if rows is None else rows)
+
+    def numbers(self, tensor: Tensor, rows: slice | NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return some rows of a tensor as floats."""
+        return _as_floats(tensor.kind, tensor.rows(rows))
 
     def reader(self, tensor: Tensor) -> Callable[[NDArray[np.intp]], NDArray[np.float32]]:
         """Return what reads rows of a matrix that stays in its file, as float32; raises as `check_unchanged`."""
 
         def read(rows: NDArray[np.intp]) -> NDArray[np.float32]:
             self.file.check_unchanged()
-            return _as_floats(tensor.kind, tensor.rows(rows))
+            return self.numbers(tensor, rows)
 
         return read
 
@@ -133,6 +137,26 @@ class LayerTensors:
         tensor = self._every.tensor(self._name(name), *shape)
         outputs = len(rows) if isinstance(rows, np.ndarray) else shape[-2]
         return self._every.matrix(tensor, outputs, rows)
+
+    def of_heads(self, name: str, shape: tuple[int, int, int], rows: NDArray[np.intp]) -> Matrix:
+        """Return a matrix for each head, some of its ``rows``; ``shape`` is [heads, outputs, inputs].
+
+        The tensor has that shape, or the outputs of all heads after one another.
+        """
+        full, joined = self._name(name), (shape[0] * shape[1], shape[2])
+        tensor = self._every.tensor(full)
+        if tensor.shape != shape:
+            tensor = self._every.tensor(full, *joined).reshaped(shape)
+        return self._every.matrix(tensor, len(rows), rows)
+
+    def transposed(self, name: str, shape: tuple[int, int, int], some: slice) -> Matrix:
+        """Return some rows of each head's matrix, transposed, in floats; ``shape`` is [heads, outputs, inputs]."""
+        full = self._name(name)
+        tensor = self._every.tensor(full, shape[0] * shape[1], shape[2])
+        values = self._every.numbers(tensor, slice(None)).reshape(shape)[:, some].swapaxes(1, 2)
+        turned = np.ascontiguousarray(values)
+        made = Tensor(full, "F32", turned.shape, turned.view(np.uint8))
+        return self._every.matrix(made, turned.shape[1])
 
     def halves_of(self, name: str, shape: tuple[int, ...], end: str = "") -> dict[str, Matrix]:
         """Return gate and up of a tensor that has both; ``end`` is of their names."""

@@ -20,6 +20,7 @@ from draftwood.engines.cpu.blocks.dense_and_experts import DenseAndExperts
 from draftwood.engines.cpu.blocks.embedding import add_embedding
 from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
+from draftwood.engines.cpu.blocks.latent_attention import LatentAttention
 from draftwood.engines.cpu.blocks.layer_input import HUB_NAMES, TABLE, LayerInput, LayerInputs
 from draftwood.engines.cpu.blocks.norm import add_kept_states, norm_names
 from draftwood.engines.cpu.blocks.scores import add_scores
@@ -38,8 +39,9 @@ from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 
 BLOCKS: dict[str, type[Block]] = {
-    "attention": Attention, "short_convolution": ShortConvolution, "delta_net": DeltaNet,
-    "gated_unit": GatedUnit, "experts": Experts, "dense_and_experts": DenseAndExperts, "layer_input": LayerInput,
+    "attention": Attention, "latent_attention": LatentAttention, "short_convolution": ShortConvolution,
+    "delta_net": DeltaNet, "gated_unit": GatedUnit, "experts": Experts, "dense_and_experts": DenseAndExperts,
+    "layer_input": LayerInput,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says
@@ -188,8 +190,8 @@ class Weights:
             if f"nextn.{name}" in tensors:
                 own[name] = tensors.part(f"nextn.{name}", size)
         alone = replace(
-            shape, blocks=(("attention", shape.blocks[-1][1]),), sizes=(replace(shape.attention, source=0),),
-            windows=(0,), turning=(True,),
+            shape, blocks=((shape.family.mixers[0], shape.blocks[-1][1]),),
+            sizes=(replace(shape.attention, source=0),), windows=(0,), turning=(True,),
         )  # fmt: skip
         vectors = {name: tensors.vector(name, shape.width) for name in ("nextn.enorm", "nextn.hnorm")}
         last = "nextn.shared_head_norm"

@@ -86,6 +86,9 @@ _DELTA: Settings = {
 _DELTA_EXPERTS: Settings = {
     "num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512
 }  # fmt: skip
+_DEEPSEEK: Settings = {
+    "kv_lora_rank": 512, "qk_rope_head_dim": 64, "norm_topk_prob": True, "rope_interleave": True
+}  # fmt: skip
 _GRANITE_MOE: Settings = {
     "attention_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2
 }  # fmt: skip
@@ -229,6 +232,31 @@ _ROWS = (
         missing={
             "expert_feed_forward_length": 0, "leading_dense_block_count": None, "interleave_moe_layer_step": None,
         },
+    ),
+    Family(
+        "deepseek2",
+        {
+            "glm4_moe_lite": {
+                **_DEEPSEEK, "rms_norm_eps": 1e-5, "num_experts_per_tok": 4, "kv_lora_rank": 512,
+                "n_group": 1, "topk_group": 1, "v_head_dim": 256, "qk_nope_head_dim": 192, "q_lora_rank": 768,
+                "n_routed_experts": 64, "n_shared_experts": 1, "moe_intermediate_size": 1536,
+                "routed_scaling_factor": 1.8, "mlp_layer_types": None,
+            },
+            "deepseek_v3": {
+                **_DEEPSEEK, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "v_head_dim": 128,
+                "qk_nope_head_dim": 128, "q_lora_rank": 1536, "n_routed_experts": 256, "n_shared_experts": 1,
+                "moe_intermediate_size": 2048, "routed_scaling_factor": 2.5, "first_k_dense_replace": 3,
+            },
+            "deepseek_v2": {
+                **_DEEPSEEK, "num_experts_per_tok": None, "n_group": None, "topk_group": None, "v_head_dim": 128,
+                "qk_nope_head_dim": 128, "q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2,
+                "moe_intermediate_size": 1407, "routed_scaling_factor": 1.0, "first_k_dense_replace": 0,
+                "norm_topk_prob": False, "topk_method": "greedy",
+            },
+        },
+        mixers=("latent_attention",), units=("gated_unit", "experts"), pairs="neighbours", turns_alike=True,
+        gating="said", normalised=False,
+        missing={"expert_feed_forward_length": 0, "attention.kv_lora_rank": None},
     ),
     Family(
         "exaone4",

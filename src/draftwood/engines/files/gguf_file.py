@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -103,6 +103,14 @@ class Tensor:
                 f"the tensor {self.name!r} is of the unknown {self.kind}: get the model in another quantisation"
             )
         return self._data
+
+    def reshaped(self, shape: tuple[int, ...]) -> Tensor:
+        """Return the same rows with other axes before them."""
+        known = self.known
+        whole = (*shape[:-1], known.shape[-1])
+        if isinstance(known, Stored):
+            return replace(self, shape=shape, _data=known._replace(shape=whole))
+        return replace(self, shape=shape, _data=self.data.reshape(whole))
 
     def rows(self, which: slice | NDArray[np.intp]) -> NDArray[np.uint8]:
         """Return rows, numbered through all experts: uint8[rows, bytes of a row]; raises as `known`, and

@@ -56,6 +56,7 @@ class HubModel:
             name: _as_in_gguf(name, tensor, family)
             for theirs, tensor in tensors.items()
             if not (tied and theirs == "lm_head.weight") and not _NEEDLESS.search(theirs)
+            if not _is_of_further_tokens(theirs, config)
             for name in [_name_of(theirs.replace("model.language_model.", "model.", 1), known)]
         }
         if family.turned:
@@ -102,6 +103,12 @@ def _with_next_layer(
         layer + name.removeprefix("mtp.layers.0.") if name.startswith("mtp.") else name: tensor
         for name, tensor in tensors.items()
     }
+
+
+def _is_of_further_tokens(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a tensor belongs to a block after the layers (MTP), which transformers does not read, either."""
+    found = re.match(r"model\.layers\.(\d+)\.", name) if config.get("num_nextn_predict_layers") else None
+    return found is not None and int(found[1]) >= config["num_hidden_layers"]
 
 
 def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:

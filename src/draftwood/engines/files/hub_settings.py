@@ -35,6 +35,9 @@ _SIZES = {
     "moe_layer_start_index": "leading_dense_block_count", "moe_k": "expert_used_count",
     "top_k_experts": "expert_used_count",
     "moe_num_shared_experts": "expert_shared_count", "moe_layer_interval": "interleave_moe_layer_step",
+    "n_shared_experts": "expert_shared_count", "n_group": "expert_group_count",
+    "topk_group": "expert_group_used_count", "first_k_dense_replace": "leading_dense_block_count",
+    "kv_lora_rank": "attention.kv_lora_rank", "q_lora_rank": "attention.q_lora_rank",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "shared_intermediate_size": "expert_shared_feed_forward_length",
     "hidden_size_per_layer_input": "embedding_length_per_layer_input",
@@ -50,7 +53,7 @@ _SIZES = {
 _ONLY: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "use_bidirectional_attention": (None, False, "vision"),  # only among tokens of a picture
-    "decoder_sparse_step": (1,), "mlp_only_layers": (None, []),
+    "decoder_sparse_step": (1,), "rope_interleave": (True,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
@@ -92,6 +95,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         config |= _of_lfm2(config, own, layers)
     if "position_embedding_type" in own:
         config |= _of_granite(config)
+    if "latent_attention" in family.mixers:
+        config |= _of_deepseek(config, layers)
     quantised = config.get("quantization_config")
     if family.turned and quantised and quantised.get("quant_method") == "mxfp4":
         config["quantization_config"] = None  # the tensors say it, too
@@ -123,6 +128,9 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     for kind, size in (("", head), ("_swa", differing.get("local_head_dim"))):
         if size is not None:
             found |= {f"attention.{name}_length{kind}": size for name in ("key", "value")}
+    if "latent_attention" in family.mixers:
+        found["attention.key_length_mla"] = head + config["qk_nope_head_dim"]
+        found["attention.value_length_mla"] = config["v_head_dim"]
     found |= _windows(config, own, family, layers) | recurrent
     if own.get("position_embedding_type", "rope") != "rope":
         found["rope.scaling.finetuned"] = False  # as files of granite say that no layer has rotary positions
@@ -154,14 +162,30 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
     }  # fmt: skip
 
 
+def _of_deepseek(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Return settings under the names that other types have for them; only a part of each head rotates."""
+    found = {"head_dim": config["qk_rope_head_dim"], "gating": "sigmoid"}
+    if "mlp_layer_types" in config:
+        named = config["mlp_layer_types"] or ["dense", *["sparse"] * (layers - 1)]
+        dense = named.count("dense")
+        if named != ["dense"] * dense + ["sparse"] * (layers - dense):
+            raise _unknown(f"models with mlp_layer_types {named!r:.60}")
+        found["first_k_dense_replace"] = dense
+    if config["model_type"] == "deepseek_v2":
+        found["gating"] = "softmax"
+        if config["topk_method"] == "greedy":
+            found |= {"n_group": None, "topk_group": None}
+    return found
+
+
 def _mixture(config: Mapping[str, Any], own: Mapping[str, Any], family: Family, layers: int) -> dict[str, Any]:
-    names = ("num_local_experts", "num_experts", "moe_num_experts")
+    names = ("num_local_experts", "num_experts", "moe_num_experts", "n_routed_experts")
     counts = [config[name] for name in names if config.get(name) is not None]
     if not counts:
         return {}
     if own.get("moe_layer_end_index", -1) not in (-1, layers - 1):
         raise _unknown("mixtures whose last layers have no experts")
-    found = {"expert_count": counts[0], "expert_gating_func": GATINGS[family.gating]}
+    found = {"expert_count": counts[0], "expert_gating_func": GATINGS[config.get("gating", family.gating)]}
     if "norm_topk_prob" in own:
         found["expert_weights_norm"] = own["norm_topk_prob"]
     return found
@@ -328,7 +352,12 @@ def _rope(config: Mapping[str, Any], family: Family, head: int) -> tuple[dict[st
     if type_ == "yarn":
         if family.yarn_multiplier:
             found["attention.temperature_scale"] = _number(settings, "llama_4_scaling_beta")
-        return found | _yarn(settings, factor), {}
+        found |= _yarn(settings, factor)
+        if "latent_attention" in family.mixers and settings.get("mscale_all_dim"):
+            # There the file's number is a tenth, and cosines do not grow by themselves.
+            found["rope.scaling.yarn_log_multiplier"] = 0.1 * _number(settings, "mscale_all_dim")
+            found["rope.scaling.attn_factor"] *= 1 + 0.1 * math.log(factor) if factor > 1 else 1.0
+        return found, {}
     if type_ not in _LONG:
         raise _unknown(f"positions that are scaled by {type_!r:.40}")
     size = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))

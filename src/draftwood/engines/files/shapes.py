@@ -52,6 +52,18 @@ class LayerSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Latent:
+    """Sizes of latent attention; a head of keys and queries has ``still + turning`` numbers."""
+
+    query_rank: int = 0  # of what queries are made of; 0: of x itself
+    rank: int = 0  # of what keys and values are made of
+    still: int = 0
+    turning: int = 0
+    value: int = 0  # numbers of a head of values
+    epsilon: float = 1e-6  # of the norms within: what models were trained with, whatever the file's other one
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
     """How a token's experts are chosen, and their shares come about: see `draftwood.engines.cpu.blocks.shares`."""
 
@@ -94,6 +106,7 @@ class Shape:
     shares: Shares = Shares()
     has_shared: bool = False  # whether each mixture has an expert that every token takes
     next_layers: int = 0  # blocks for further tokens (MTP), after the layers
+    latent: Latent = Latent()
     convolution: int = 0  # tokens that convolutions read; 0: no layer has one
     delta_keys: int = 0  # heads of keys of delta nets; 0: no layer is one
     delta_heads: int = 0  # heads of values of delta nets
@@ -249,7 +262,10 @@ class _Keys:
                 f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
             )
         size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
-        if self.family.yarn_multiplier and kind == "yarn":
+        if "latent_attention" in self.family.mixers and kind == "yarn":
+            if self.real("rope.scaling.yarn_log_multiplier", 0.0):  # scores grow instead: see `_query_scale`
+                size /= _yarn_growth(factor)
+        elif self.family.yarn_multiplier and kind == "yarn":
             size /= _yarn_growth(factor, self.real("rope.scaling.yarn_log_multiplier", 0.0))
         original = self.whole("rope.scaling.original_context_length", 0, 1 << 30, least=0)
         return Scaling(
@@ -277,7 +293,8 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     blocks = _blocks(keys, layers)
     window = keys.whole("attention.sliding_window", 0, 1 << 30, least=0)
     windows = tuple(window if here else 0 for here in keys.pattern(layers))
-    sizes = _sizes(keys, width, blocks, windows)
+    latent = _latent(keys) if "latent_attention" in family.mixers else Latent()
+    sizes = _sizes(keys, width, blocks, windows, latent)
     base = keys.base("rope.freq_base", 10000.0)
     turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
     has = {block for every in blocks for block in every}
@@ -289,7 +306,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         turning=tuple(turns and here for here in keys.turning(windows)),
         base=base, scaling=scaling,
         local_base=keys.base("rope.freq_base_swa", base) if family.local and any(windows) else 0.0,
-        query_scale=keys.real("attention.scale", 0.0) or _divisor(kind, width, sizes) ** -0.5,
+        query_scale=keys.real("attention.scale", 0.0) or _query_scale(keys, scaling, width, sizes, latent),
         embedding_scale=width**0.5 if family.root_embedding else keys.real("embedding_scale", 1.0, positive=True),
         residual_scale=keys.real("residual_scale", 1.0, positive=True),
         score_scale=1 / keys.real("logit_scale", 1.0, positive=True),
@@ -298,7 +315,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
         score_cap=keys.real("final_logit_softcapping", 0.0), suppressed=_suppressed(metadata, vocabulary),
         layer_input=keys.whole("embedding_length_per_layer_input", None, 4096, 0) if "layer_input" in has else 0,
-        next_layers=next_layers, **_recurrent(keys, has),
+        next_layers=next_layers, latent=latent, **_recurrent(keys, has),
         **(_experts(keys) if has & {"experts", "dense_and_experts"} else {}),
     )  # fmt: skip
 
@@ -311,7 +328,7 @@ def _suppressed(metadata: Mapping[str, Any], vocabulary: int) -> tuple[int, ...]
 
 
 def _sizes(
-    keys: _Keys, width: int, blocks: Sequence[tuple[str, ...]], windows: Sequence[int]
+    keys: _Keys, width: int, blocks: Sequence[tuple[str, ...]], windows: Sequence[int], latent: Latent
 ) -> tuple[LayerSizes, ...]:
     """Return the sizes of each layer; layers that read another one's keys have as many heads of these."""
     layers, sources = len(blocks), _sources(keys, windows)
@@ -322,12 +339,17 @@ def _sizes(
     kv_heads = [kv_heads[source] for source in sources]
     has_unit = ["experts" not in names for names in blocks]
     inner = keys.each("feed_forward_length", layers, most=_MOST_INNER) if any(has_unit) else [0] * layers
-    usual = _head_size(keys, "", max(1, width // heads[0]))
+    if latent.rank:  # all heads share one of keys, also in older files, which say otherwise
+        kv_heads, usual = [1] * layers, (latent.turning + latent.rank, latent.turning)
+    else:
+        usual = _head_size(keys, "", max(1, width // heads[0]))
     of_windows = _head_size(keys, "_swa", *usual) if keys.family.local else usual
     for queries, shared in zip(heads, kv_heads, strict=True):
         if shared and queries % shared:
             raise ModelError(f"the file says {queries} heads share {shared} heads of keys: get the file again")
-    kv_heads = [heads * (mixer == "attention") for heads, (mixer, *_) in zip(kv_heads, blocks, strict=True)]
+    kv_heads = [
+        heads * (mixer == keys.family.mixers[0]) for heads, (mixer, *_) in zip(kv_heads, blocks, strict=True)
+    ]
     if not any(kv_heads):
         raise UnsupportedModelError("the CPU engine runs no models without attention: take another engine")
     return tuple(
@@ -367,6 +389,21 @@ def _head_size(keys: _Keys, kind: str, usual: int, usually_turned: int = 1024) -
     return size, rotary
 
 
+def _latent(keys: _Keys) -> Latent:
+    """Return the sizes of latent attention; older files have those of heads under the usual names."""
+    size, value = (
+        keys.whole(f"attention.{name}_length_mla", keys.get(f"attention.{name}_length"), 1024)
+        for name in ("key", "value")
+    )
+    turning, rank = keys.whole("rope.dimension_count", most=size), keys.whole("attention.kv_lora_rank", most=1024)
+    if size == turning or any(one % 16 for one in (turning, rank, size - turning, value)):
+        raise UnsupportedModelError(
+            f"the CPU engine runs no latent attention with {size - turning}, {turning}, {rank} and {value} "
+            "numbers, but with multiples of 16: take another engine"
+        )
+    return Latent(keys.whole("attention.q_lora_rank", 0, 1 << 20, least=0), rank, size - turning, turning, value)
+
+
 def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, ...], ...]:
     """Return the names of the blocks of each layer; `UnsupportedModelError` for those of other families."""
     family = keys.family
@@ -392,7 +429,7 @@ def _mixers(keys: _Keys, layers: int) -> list[str]:
         without = keys.recurrent(layers)
     else:
         without = [False] * layers
-    return [other if here else "attention" for here in without]
+    return [other if here else keys.family.mixers[0] for here in without]
 
 
 def _recurrent(keys: _Keys, has: set[str]) -> dict[str, Any]:
@@ -440,7 +477,9 @@ def _experts(keys: _Keys) -> dict[str, Any]:
 
 
 def _shares(keys: _Keys, experts: int, used: int) -> Shares:
-    said, family = keys.get("expert_gating_func", GATINGS.get(keys.family.gating)), keys.family
+    # Files that do not say it, of a family in which models differ: as llama.cpp takes it, by the number of layers.
+    usual = 2 if keys.get("block_count") in (47, 48) else 1
+    said, family = keys.get("expert_gating_func", GATINGS.get(keys.family.gating, usual)), keys.family
     gating = {number: name for name, number in GATINGS.items()}.get(said, "")
     if family.gating not in (gating, "said") or not gating:
         raise UnsupportedModelError(
@@ -458,6 +497,14 @@ def _shares(keys: _Keys, experts: int, used: int) -> Shares:
         gating, keys.truth("expert_weights_norm", default=family.normalised), family.share_least,
         keys.real("expert_weights_scale", 1.0, positive=True), groups, kept,
     )  # fmt: skip
+
+
+def _query_scale(keys: _Keys, scaling: Scaling, width: int, sizes: Sequence[LayerSizes], latent: Latent) -> float:
+    if not latent.rank:
+        return float(_divisor(keys.family.architecture, width, sizes) ** -0.5)
+    share = keys.real("rope.scaling.yarn_log_multiplier", 0.0)
+    growth = _yarn_growth(scaling.factor, 10 * share) if scaling.kind == "yarn" else 1.0  # the file has a tenth
+    return float((latent.still + latent.turning) ** -0.5 * growth**2)
 
 
 def _divisor(kind: Any, width: int, sizes: Sequence[LayerSizes]) -> int:
