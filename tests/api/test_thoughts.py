@@ -82,6 +82,7 @@ CASES = [
     (HARMONY, "", f"{BEGUN}cut", "<think>cut"),
     (GEMMA, "", "<|channel>thought\nso\nit is<channel|>Hello<turn|>", "<think>so\nit is</think>Hello"),
     (GEMMA, "", "<|channel>thought\n<channel|>Hello", "Hello"),
+    (GEMMA, "", "<|channel>thought\na<|channel>thought\nb<channel|>Hello", "<think>ab</think>Hello"),
     (GEMMA, "<|channel>thought\n<channel|>", "Hello", "Hello"),
     (GEMMA, "<|channel>thought\n", "so<channel|>Hello", "<think>so</think>Hello"),
     (MINISTRAL, "", "[THINK]so[/THINK]Hello", "<think>so</think>Hello"),

@@ -68,6 +68,22 @@ def test_a_model_that_our_own_engine_does_not_run(file, monkeypatch):
     assert forecast(str(path)).engine is None
 
 
+ODD = [
+    {"nextn_predict_layers": 1, "block_count": "x"},
+    {"nextn_predict_layers": [1, 1]},
+    {"expert_gating_func": [1, 1]},
+    {"expert_used_count": 60},
+]
+
+
+@pytest.mark.parametrize("keys", ODD)
+def test_odd_metadata_are_a_reason(file, keys):
+    found = forecast(str(file("qwen3moe", keys)))
+    assert found.reason is not None
+    assert found.engine != "cpu"
+    assert found.read <= found.needed
+
+
 def test_a_model_that_does_not_fit(file, monkeypatch):
     monkeypatch.setattr("draftwood.engines.cpu.weights.free_memory", lambda **_: 1000)
     found = forecast(str(file("llama")))

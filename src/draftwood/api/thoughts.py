@@ -79,7 +79,8 @@ class ThoughtReader:
         text = self._full(header)
         if where == "line" and "\n" in text:
             rest = text.partition("\n")[2]
-            return OPENING + rest if rest else "", False, _State("thought", (), bool(rest))
+            mark = "" if is_open or not rest else OPENING
+            return mark + rest, False, _State("thought", (), is_open or bool(rest))
         if len(header) > _LONGEST:
             return self._shown(header), False, _State("text", (), is_open)
         return "", False, self._state._replace(header=header)

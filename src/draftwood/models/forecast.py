@@ -128,14 +128,18 @@ def _size(tensor: Tensor) -> int:
 
 def _read(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> int:
     """Return how many bytes of weights a token reads: of experts those that it chooses, of tables a row."""
-    kind = metadata.get("general.architecture")
-    numbers = [metadata.get(f"{kind}.{name}") for name in ("expert_used_count", "expert_count")]
-    used, experts = (one if isinstance(one, int) and one > 0 else 1 for one in numbers)
-    layers, ahead = (metadata.get(f"{kind}.{name}", 0) for name in ("block_count", "nextn_predict_layers"))
+    used, experts = (_whole(metadata, f"expert_{name}") or 1 for name in ("used_count", "count"))
+    layers, ahead = (_whole(metadata, name) for name in ("block_count", "nextn_predict_layers"))
     tables = (_ROWS_IN_FILE, "token_embd.weight") if "output.weight" in tensors else (_ROWS_IN_FILE,)
     found = 0.0
     for name, tensor in tensors.items():
         layer = _LAYER.match(name)
         if name not in tables and not (layer and ahead and int(layer[1]) >= layers - ahead):
-            found += _size(tensor) * (used / experts if _OF_EXPERTS.fullmatch(name) else 1)
+            found += _size(tensor) * (min(1, used / experts) if _OF_EXPERTS.fullmatch(name) else 1)
     return round(found)
+
+
+def _whole(metadata: Mapping[str, Any], name: str) -> int:
+    """Return a number of a file, 0 for what is no whole number from 1 on: `Forecast.reason` says what is wrong."""
+    found = metadata.get(f"{metadata.get('general.architecture')}.{name}")
+    return found if isinstance(found, int) and found > 0 else 0

@@ -175,14 +175,36 @@ MIXTURE_KEYS = {
     "expert_gating_func": 2,
     "interleave_moe_layer_step": 2,
 }
+LISTS = {"expert_gating_func": [2, 2]}
 
 
-@pytest.mark.parametrize("key", MIXTURE_KEYS)
-def test_mixtures_that_do_not_fit_are_refused(key, tmp_path):
+@pytest.mark.parametrize(("key", "value"), [*MIXTURE_KEYS.items(), *LISTS.items()])
+def test_mixtures_that_do_not_fit_are_refused(key, value, tmp_path):
     model = build("mixtral")
-    keys = {key: MIXTURE_KEYS[key]}
+    keys = {key: value}
     path = write(tmp_path / "wrong.gguf", "mixtral", tensors_of("mixtral", model), model.config, keys=keys)
     with pytest.raises(ModelError, match=f"{key}|ffn_gate_inp|ffn_down_shexp|gated units between"):
+        CpuTarget(path)
+
+
+def test_yarn_between_the_usual_and_none_is_refused(tmp_path):
+    model = build("llama-yarn")
+    for value, refused in ((0.0, True), (-1.0, False), (1.0, False)):
+        keys = {"rope.scaling.yarn_ext_factor": value}
+        path = write(tmp_path / "m.gguf", "llama-yarn", tensors_of("llama-yarn", model), model.config, keys=keys)
+        with (
+            pytest.raises(UnsupportedModelError, match=r"yarn_ext_factor 0\.0: take") if refused else nullcontext()
+        ):
+            CpuTarget(path)
+        path.unlink()
+
+
+def test_vectors_of_what_are_no_numbers_are_refused(tmp_path):
+    model = build("lfm2moe")
+    tensors = tensors_of("lfm2moe", model)
+    tensors["blk.3.exp_probs_b.bias"][0] = np.nan  # its experts would be left out
+    path = write(tmp_path / "nan.gguf", "lfm2moe", tensors, model.config)
+    with pytest.raises(ModelError, match=r"blk.3.exp_probs_b.bias in .* \(NaN\): get"):
         CpuTarget(path)
 
 

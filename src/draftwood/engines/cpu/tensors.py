@@ -70,6 +70,8 @@ class Tensors:
             )
         found = np.zeros((*shape[:-1], padded(shape[-1])), dtype=np.float32)
         found[..., : shape[-1]] = read_floats(tensor.kind, tensor.data)
+        if np.isnan(found).any():  # scores might still be finite, and chosen experts any
+            raise ModelError(f"{name} in {self.file.path} has numbers that are none (NaN): get the file again")
         return found
 
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:

@@ -261,6 +261,11 @@ class _Keys:
             raise UnsupportedModelError(
                 f"the CPU engine does not know positions that are scaled by {kind!r:.40}: take another engine"
             )
+        share = self.get("rope.scaling.yarn_ext_factor", 1)
+        if kind == "yarn" and share not in (1, -1):  # -1 stands for the usual, 1
+            raise UnsupportedModelError(
+                f"the CPU engine runs no yarn with yarn_ext_factor {share!r:.40}: take another engine"
+            )
         size = self.real("rope.scaling.attn_factor", 1.0, positive=True)
         if "latent_attention" in self.family.mixers and kind == "yarn":
             if self.real("rope.scaling.yarn_log_multiplier", 0.0):  # scores grow instead: see `_query_scale`
@@ -480,7 +485,7 @@ def _shares(keys: _Keys, experts: int, used: int) -> Shares:
     # Files that do not say it, of a family in which models differ: as llama.cpp takes it, by the number of layers.
     usual = 2 if keys.get("block_count") in (47, 48) else 1
     said, family = keys.get("expert_gating_func", GATINGS.get(keys.family.gating, usual)), keys.family
-    gating = {number: name for name, number in GATINGS.items()}.get(said, "")
+    gating = next((name for name, number in GATINGS.items() if number == said), "")
     if family.gating not in (gating, "said") or not gating:
         raise UnsupportedModelError(
             f"the CPU engine does not run mixtures with expert_gating_func {said!r:.20}: take another engine"
