@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, LlamaForCausalLM
 
 import draftwood
@@ -528,6 +528,12 @@ def test_lfm2_s_settings_that_are_refused(settings, error, sentence):
         shape_of(settings_of(config_of("lfm2").to_dict() | settings).metadata, VOCAB)
 
 
+def test_a_least_sum_of_shares_that_is_not_the_usual_one_is_refused():
+    settings = config_of("ernie4_5-moe").to_dict()
+    with pytest.raises(UnsupportedModelError, match=r"models with moe_norm_min 0\.5: take"):
+        settings_of(settings | {"moe_norm_min": 0.5})
+
+
 @pytest.mark.parametrize(
     ("said", "error", "sentence"),
     [
@@ -627,6 +633,39 @@ def test_parts_that_are_missing(folders, tmp_path):
         other.unlink()
     with pytest.raises(ModelNotFoundError, match=r"has no model\.safetensors"):
         CpuTarget(path)
+
+
+def weights(path):
+    return load_file(next(path.glob("*.safetensors")))
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_an_output_beside_a_tied_embedding_is_read_where_it_differs(differs, tmp_path):
+    """As by transformers; in memory, too, where both names may be of one tensor."""
+    model = build("llama-tied")
+    model.save_pretrained(tmp_path)
+    tensors = weights(tmp_path)
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] * (2 if differs else 1)
+    save_file(tensors, tmp_path / "model.safetensors")
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path, attn_implementation="half_cache")
+    assert ("output.weight" in read_folder(tmp_path, hub_names).tensors) == differs
+    assert ("output.weight" in memory(loaded).tensors) == differs
+    theirs = scores_of(loaded, IDS)
+    assert np.abs(read(CpuTarget(tmp_path, threads=1), IDS) - theirs).max() < FLIP * np.abs(theirs).max()
+
+
+def test_two_tensors_for_one_place_and_tensors_without_axes(tmp_path):
+    build("qwen2moe").save_pretrained(tmp_path)
+    tensors = weights(tmp_path)
+    name, down = "layers.0.input_layernorm.weight", "model.layers.0.mlp.shared_expert.down_proj.weight"
+    save_file(
+        tensors | {f"model.language_model.{name}": tensors[f"model.{name}"] + 1}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(ModelError, match=r"have blk.0.attn_norm.weight twice: get"):
+        read_folder(tmp_path, hub_names)
+    save_file(tensors | {down: torch.tensor(1.0)}, tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"has the shape .*: get"):
+        Weights(tmp_path, kernels(None))
 
 
 def test_what_is_asked_of_an_engine(folders, tmp_path):

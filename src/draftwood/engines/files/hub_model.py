@@ -52,13 +52,15 @@ class HubModel:
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
         if not tied and "lm_head.weight" not in tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
-        self.tensors = {
-            name: _as_in_gguf(name, tensor, family)
-            for theirs, tensor in tensors.items()
-            if not (tied and theirs == "lm_head.weight") and not _NEEDLESS.search(theirs)
-            if not _is_of_further_tokens(theirs, config)
-            for name in [_name_of(theirs.replace("model.language_model.", "model.", 1), known)]
-        }
+        self.tensors = dict[str, Tensor]()
+        for theirs, tensor in tensors.items():
+            if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config):
+                name = _name_of(theirs.replace("model.language_model.", "model.", 1), known)
+                if name in self.tensors:
+                    raise ModelError(f"the weights in {path} have {name} twice: get them again")
+                self.tensors[name] = _as_in_gguf(name, tensor, family)
+        if tied and _are_alike(*map(self.tensors.get, ("output.weight", "token_embd.weight"))):
+            del self.tensors["output.weight"]  # where they differ, transformers takes both, too
         if family.turned:
             self.tensors = as_gguf_has_them(self.tensors)
         else:
@@ -120,6 +122,19 @@ def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
     return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 
+def _are_alike(first: Tensor | None, second: Tensor | None) -> bool:
+    """Return whether two matrices have the same bytes; of one in memory under two names none are read."""
+    if first is None or second is None or (first.kind, first.shape) != (second.kind, second.shape):
+        return False
+    raw = first.known, second.known
+    if all(isinstance(one, np.ndarray) for one in raw) and np.shares_memory(*raw):
+        return True
+    rows = prod(first.shape[:-1])
+    step = max(1, _AT_ONCE * rows // raw[0].nbytes)
+    parts = (slice(row, row + step) for row in range(0, rows, step))
+    return all(np.array_equal(first.rows(part), second.rows(part)) for part in parts)
+
+
 def _floats(name: str, values: np.ndarray[Any, Any]) -> Tensor:
     return Tensor(name, "F32", values.shape, np.ascontiguousarray(values, np.float32).view(np.uint8))
 
@@ -142,6 +157,7 @@ _BYTES = {
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
 _MOST_AXES = 8  # of a tensor
+_AT_ONCE = 1 << 24  # bytes of each that are compared at a time
 _LONGEST = 100_000_000  # bytes of a header, as the format says
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 

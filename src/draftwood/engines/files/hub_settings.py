@@ -55,7 +55,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "use_bidirectional_attention": (None, False, "vision"),  # only among tokens of a picture
     "decoder_sparse_step": (1,), "rope_interleave": (True,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
-    "swiglu_limit": (7.0,),
+    "swiglu_limit": (7.0,), "moe_norm_min": (1e-12,),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""

@@ -12,6 +12,7 @@ Mixtures with a router of the best few: Shazeer et al., 2017 (arXiv 1701.06538).
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
@@ -203,7 +204,8 @@ class Experts(Block):
         if tensors.has_bias("exp_probs_b"):
             vectors["exp_probs_b.bias"] = tensors.bias("exp_probs_b", experts)
         if shape.has_shared or f"ffn_down{_SHARED}" in tensors:
-            matrices |= unit_matrices(tensors, width, tensors.shape_of(f"ffn_down{_SHARED}")[-1], _SHARED)
+            inner = prod(tensors.shape_of(f"ffn_down{_SHARED}")[-1:])
+            matrices |= unit_matrices(tensors, width, inner, _SHARED)
             if f"ffn_gate_inp{_SHARED}" in tensors:
                 vectors[f"ffn_gate_inp{_SHARED}"] = tensors.vector(f"ffn_gate_inp{_SHARED}", width)
         return cls(shape, layer, matrices, vectors)
