@@ -12,6 +12,7 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Request
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.load import load
+from draftwood.engines.cpu.target import CpuTarget
 from draftwood.planning.fixed import FixedPlanner
 from draftwood.planning.load import load as load_planner
 from draftwood.testing import ToyTarget
@@ -190,3 +191,26 @@ def test_known_prompts_are_read_to_their_ends_in_one_call(sampling, drafters, re
             truth = sampled_truth(target, sampling, prompt, 20, sequence=number)
             assert (texts[number], ends[number]) == (truth, "length")
     assert target.together == (1 if refused else 6)
+
+
+def test_a_text_that_is_cut_to_less_is_read_from_there_after_a_pass_that_failed(tiny_gguf):
+    """States of delta nets are kept at few lengths, and reading such texts to their ends has left some of them."""
+    path = tiny_gguf("qwen35", "Q8_0")
+
+    class RefusingTarget(CpuTarget):
+        def extend(self, texts, watch=None):
+            found = super().extend(texts, watch)
+            if len(texts) > 1:
+                raise RuntimeError("no room for these texts")
+            return found
+
+    target, alone = RefusingTarget(path, threads=1), CpuTarget(path, threads=1)
+    prompts = [[5 + (7 * n + number) % 60 for n in range(200)] for number in range(3)]
+    arrivals = Scripted(sequences(target, [], prompts, limit=6), [1] * 3)
+    for sequence, prompt in zip(arrivals.sequences, prompts, strict=True):
+        ((session, _),) = target.open([prompt[:130]])
+        sequence.resume(session)
+    texts, *_ = run(target, arrivals)
+    assert [texts[n] for n in range(3)] == [
+        run(alone, Scripted(sequences(alone, [], [p], 6), [1]))[0][0] for p in prompts
+    ]

@@ -113,7 +113,7 @@ class Entrance:
 
     def _read_together(self, ends: Sequence[tuple[ActiveSequence, int]]) -> bool:
         """Read the ends of prompts whose beginnings were known, often a token each, in one pass; False if that
-        fails: then no text has changed."""
+        fails: then each text is what it was, or shorter."""
         started = perf_counter()
         lengths = [sequence.session.length for sequence, _ in ends]
         try:
@@ -122,7 +122,7 @@ class Entrance:
             found = self._target.extend(texts, **asked)
         except Exception:  # each is read alone, which shows whose fault it is
             for (sequence, _), length in zip(ends, lengths, strict=True):
-                sequence.session.truncate(length)
+                sequence.go_back(length)
             return False
         seconds = (perf_counter() - started) / len(ends)
         for (sequence, size), scores in zip(ends, found, strict=True):

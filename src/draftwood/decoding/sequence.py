@@ -158,6 +158,11 @@ class ActiveSequence:
         self._session, self._readings = session, readings
         self._read = self._resumed = session.length
 
+    def go_back(self, length: int) -> None:
+        """Forget what was read after the part of the prompt that another text had read; perhaps some of that."""
+        self.session.truncate(length)
+        self._read = self._resumed = self.session.length
+
     def readings(self) -> list[tuple[Drafter, SavedReading]]:
         """Return what the drafters have learnt of the text beyond its tokens, for `resume` of another text."""
         found = [
