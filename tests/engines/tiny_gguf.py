@@ -23,7 +23,8 @@ FULL = 2 * HEAD  # of gemma4: size of heads in layers that see the whole text
 OWN = 16 * 2  # of gemma4: a token's own numbers for each layer
 GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last two share keys
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
-HYBRID = ("lfm2", "jamba", "qwen35")  # the first layer keeps a state, the second one keys and values
+DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")  # all but the first have experts
+HYBRID = ("lfm2", "jamba", *DELTA_NETS)  # the first layer keeps a state, the second one keys and values
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -54,7 +55,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, gemma4, lfm2, qwen35, gpt-oss, mamba, mamba2, jamba).
+    """Write a model of ``family`` (llama, gemma3, gemma4, lfm2, gpt-oss, mamba, mamba2, jamba, `DELTA_NETS`).
 
     ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
     """
@@ -100,7 +101,7 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_rope_dimension_count(size)
     if family in ("gemma3", "gpt-oss"):
         writer.add_sliding_window(WINDOW)
-    if family == "gpt-oss":
+    if family in ("gpt-oss", *DELTA_NETS[1:]):
         writer.add_expert_count(EXPERTS)
         writer.add_expert_used_count(2)
         writer.add_expert_feed_forward_length(FEED)
@@ -108,7 +109,9 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         _write_gemma4(writer)
     if family == "lfm2":
         writer.add_shortconv_l_cache(CONVOLVED - 1)
-    if family == "qwen35":
+    if family in DELTA_NETS[1:]:
+        writer.add_expert_shared_feed_forward_length(FEED)
+    if family in DELTA_NETS:
         writer.add_full_attention_interval(LAYERS)
         writer.add_rope_dimension_sections([3, 3, 2, 0])
         writer.add_ssm_conv_kernel(CONVOLVED)
@@ -161,9 +164,11 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     if family == "gemma4":
         found |= _gemma4(matrix, norm)
     for number in range(0 if family == "gemma4" else LAYERS):
-        states = {"lfm2": "convolution", "jamba": "scan", "qwen35": "delta"}
+        states = {"lfm2": "convolution", "jamba": "scan", **dict.fromkeys(DELTA_NETS, "delta")}
         kind = states.get(family, family) if not number else family
-        layer = _layer(kind, matrix, norm, rng)
+        layer = _layer("qwen35" if kind in DELTA_NETS else kind, matrix, norm, rng)
+        if family in DELTA_NETS[1:]:
+            layer = _with_experts(layer, matrix)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
 
@@ -248,6 +253,14 @@ def _delta(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.nda
         "ssm_dt.bias": norm(DELTA_HEADS) - 1, "ssm_a": -norm(DELTA_HEADS) / 8, "ssm_norm": norm(DELTA),
         "ssm_out": matrix(WIDTH, values),
     }  # fmt: skip
+
+
+def _with_experts(layer: dict[str, np.ndarray[Any, Any]], matrix: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a layer whose feed-forward unit is the expert that all tokens have, beside others."""
+    names = "ffn_gate", "ffn_up", "ffn_down"
+    found = {f"{name}_shexp" if name in names else name: tensor for name, tensor in layer.items()}
+    found |= {f"{name}_exps": np.stack([matrix(*layer[name].shape) for _ in range(EXPERTS)]) for name in names}
+    return found | {"ffn_gate_inp": matrix(EXPERTS, WIDTH), "ffn_gate_inp_shexp": matrix(1, WIDTH)[0]}
 
 
 def _of_gpt_oss(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:

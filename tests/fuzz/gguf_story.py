@@ -32,7 +32,10 @@ from tests.fuzz.story import DRAFTERS, PLANNERS, TOYS
 from tests.helpers import sampled_truth
 
 FILES = {
-    "cpu": (("llama", "gemma3", "gemma4", "mixed", "lfm2", "qwen35", "gpt-oss"), ("F32", "F16", "Q8_0", "Q4_0")),
+    "cpu": (
+        ("llama", "gemma3", "gemma4", "mixed", "lfm2", "qwen35", "qwen35moe", "qwen3next", "gpt-oss"),
+        ("F32", "F16", "Q8_0", "Q4_0"),
+    ),
     "llama.cpp": (("llama", "gemma3", "jamba"), ("Q8_0", "Q4_0", "Q4_1")),
 }
 """Families and types of weights on each engine."""

@@ -14,7 +14,8 @@ from tests.engines.story import OneByOne, Story, random_tree
 from tests.tiers import rest_is_slow
 
 MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32",
-          "gpt-oss Q8_0", "qwen35 Q8_0", "qwen35 F32", "gemma4 Q8_0", "gemma4 F32")  # fmt: skip
+          "gpt-oss Q8_0", "qwen35 Q8_0", "qwen35 F32", "gemma4 Q8_0", "gemma4 F32", "qwen35moe Q8_0",
+          "qwen3next Q8_0")  # fmt: skip
 QUICK = (*MODELS[:4], "gpt-oss Q8_0", "qwen35 Q8_0", "gemma4 Q8_0")
 LONG = 300
 
