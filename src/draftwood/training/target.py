@@ -73,7 +73,7 @@ class CpuTrainingTarget(TrainingTarget):
 
     def last_layer(self) -> dict[str, Tensor]:
         weights, family = self._weights, self._weights.shape.family
-        usual = weights.shape.blocks[-1] == ("attention", "gated_unit")
+        usual = weights.shape.blocks[-1] == ("attention", "gated_unit") and not family.gated
         if family.norms != "before" or family.gate != "silu" or not usual:
             return {}
         found = {own: weights.floats(weights.matrices[-1][its]) for its, own in MATRICES.items()}
