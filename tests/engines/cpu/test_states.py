@@ -71,6 +71,17 @@ def test_a_prompt_that_grows_keeps_the_states_of_the_last_ones(target):
     check(target, session, TEXT)
 
 
+def test_a_chat_of_short_turns_can_be_gone_back_in(target):
+    """The longer the way back, the more may be read again."""
+    session, text = opened(target, TEXT[:100]), TEXT * 2
+    for end in range(170, 1900, 70):
+        target.extend([(session, text[session.length : end])])
+        saved = target.save(session)
+        assert len(points(saved)) < 8
+        for back in (100, 200, 400, 800):
+            assert saved.reach(end - back) >= end - back - max(900, 4 * back)
+
+
 def test_a_text_is_cut_exactly_within_the_tokens_of_the_last_passes(target):
     for back in range(4):
         session = opened(target, TEXT[:100])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -181,12 +182,16 @@ class RecurrentStates(Kept):
         """As of `Kept`; passes end where snapshots are to be left, and those that are left here decide which stay.
 
         The last one lies at the last multiple of `PAGE` that the next turn of a chat is sure to begin with, others
-        256, 512, 1,024, ... tokens before: few, since each is as large as the keys and values of 1,600 tokens.
+        256, 512, 1,024, ... tokens before, or the first after the one before that: few, since each is as large as
+        the keys and values of 1,600 tokens.
         """
         last = (end - _CHANGED) // PAGE * PAGE
         steps = [0, *(_FIRST << i for i in range(end.bit_length()))]
         self._ends = [last - step for step in reversed(steps) if last > step]
-        near = [max((at for at in self._snapshots if at <= min(one, length)), default=0) for one in self._ends]
+        here = [at for at in self._snapshots if at <= length]
+        near = [max((at for at in here if at <= last), default=0)]
+        for low, high in pairwise((0, *self._ends)):  # the first of each part: it is there when the text has grown
+            near.append(min((at for at in here if low < at <= high), default=0))
         self._snapshots = {at: point for at, point in self._snapshots.items() if at in near}
         return next((one for one in self._ends if one > length), end)
 
