@@ -15,7 +15,7 @@ from draftwood.drafters.cascade.drafter import CascadeDrafter
 from draftwood.drafters.corpus.corpus import Corpus
 from draftwood.drafters.corpus.drafter import CorpusDrafter
 from draftwood.drafters.draft_model.drafter import DraftModelDrafter, EarlyExitDrafter, QuantizedSelfDrafter
-from draftwood.drafters.head.drafter import HeadDrafter
+from draftwood.drafters.head.drafter import HeadDrafter, MtpDrafter
 from draftwood.drafters.load import load
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.memory import Memory
@@ -99,6 +99,9 @@ SHIPPED: Mapping[str, Make] = {
     "quantized-self": lambda target, *_: [QuantizedSelfDrafter(target=_twin(target, order=1))],
     "head": lambda target, *_: (
         [HeadDrafter(target=ToyHead(_twin(target, order=2)))] if target.capabilities.hidden else []
+    ),
+    "mtp": lambda target, *_: (
+        [MtpDrafter(target=ToyHead(_twin(target, order=2)))] if target.capabilities.hidden else []
     ),
     "lookahead": lambda target, *_: load("lookahead:window=4:ngram=3:vocabulary=3") if target.trees else [],
 }

@@ -24,7 +24,8 @@ class Words:
         return {word: i for i, word in enumerate(self.WORDS)}
 
     def __call__(self, text, add_special_tokens):
-        return {"input_ids": [0] * add_special_tokens + [self.WORDS.index(w) for w in text.split()]}
+        known = [self.WORDS.index(word) for word in text.split() if word in self.WORDS]
+        return {"input_ids": [0] * add_special_tokens + known}
 
 
 class Others(Words):

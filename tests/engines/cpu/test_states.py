@@ -182,16 +182,23 @@ def test_softplus_is_right_to_some_ulp():
     assert softplus(np.array([np.inf, -np.inf], F)).tolist() == [np.inf, 0]
 
 
-def test_a_folder_of_several_parts_is_its_model_of_texts(tmp_path):
+@pytest.mark.parametrize(
+    ("model_", "head", "eyes"),
+    [
+        ("model.language_model.", "lm_head.", "model.visual."),
+        ("language_model.model.", "language_model.lm_head.", "vision_tower."),
+    ],
+)
+def test_a_folder_of_several_parts_is_its_model_of_texts(model_, head, eyes, tmp_path):
     model = build("qwen35")
     text, whole = tmp_path / "text", tmp_path / "whole"
     model.save_pretrained(text)
     whole.mkdir()
     tensors = {
-        name.replace("model.", "model.language_model.", 1): value
+        name.replace("model.", model_, 1).replace("lm_head.", head): value
         for name, value in load_file(text / "model.safetensors").items()
     }
-    tensors["model.visual.blocks.0.attn.qkv.weight"] = tensors["mtp.fc.weight"] = np.ones((4, 4), F)
+    tensors[f"{eyes}blocks.0.attn.qkv.weight"] = np.ones((4, 4), F)
     save_file(tensors, whole / "model.safetensors")
     config = {"model_type": "qwen3_5", "text_config": model.config.to_dict(), "tie_word_embeddings": False}
     (whole / "config.json").write_text(json.dumps(config | {"vision_config": {"model_type": "qwen3_5"}}))

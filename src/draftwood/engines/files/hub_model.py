@@ -22,9 +22,14 @@ from draftwood.files.paths import content
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _NEEDLESS = re.compile(
-    r"rotary_emb\.inv_freq$|^model\.(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio))\."
+    r"rotary_emb\.inv_freq$"
+    r"|^(model\.)?(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio)|multi_modal_projector)\."
 )
 """Tensors that no pass over text reads."""
+_OF_TEXT = {
+    "model.language_model.": "model.", "language_model.model.": "model.", "language_model.lm_head.": "lm_head.",
+}  # fmt: skip
+"""How names begin of the part for texts, where it is one part of several, and where it is all."""
 
 
 Names = Callable[[Family], Mapping[str, str]]
@@ -49,13 +54,14 @@ class HubModel:
         self.path, self.files = path, tuple(files)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
+        tensors = {_of_text(name): tensor for name, tensor in tensors.items()}
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
         if not tied and "lm_head.weight" not in tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         self.tensors = dict[str, Tensor]()
         for theirs, tensor in tensors.items():
             if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config):
-                name = _name_of(theirs.replace("model.language_model.", "model.", 1), known)
+                name = _name_of(theirs, known)
                 if name in self.tensors:
                     raise ModelError(f"the weights in {path} have {name} twice: get them again")
                 self.tensors[name] = _as_in_gguf(name, tensor, family)
@@ -90,6 +96,12 @@ def read_folder(folder: Path, names: Names) -> HubModel:
     generation = read_json(place) if place.is_file() else None
     files, tensors = weights_of(folder)
     return HubModel(folder, config, tensors, names, files, generation)
+
+
+def _of_text(name: str) -> str:
+    """Return the name of a tensor in a model of texts alone."""
+    start = next((start for start in _OF_TEXT if name.startswith(start)), "")
+    return _OF_TEXT.get(start, "") + name.removeprefix(start)
 
 
 def _with_next_layer(
