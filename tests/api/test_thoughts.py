@@ -16,6 +16,7 @@ from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.tokens.encoders import byte_letters
 from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.engines.tokens.tokenizer import GgufTokenizer
+from draftwood.serve.logprobs import SpelledText
 
 HARMONY = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>")
 GEMMA = ("<|channel>", "<channel|>", "<turn|>")
@@ -110,6 +111,11 @@ def test_a_character_does_not_reach_across_a_mark(spoken, stop):
     opening, closing = (ids_of(tokenizer, name)[0] for name in MINISTRAL)
     ids = [opening, *ids_of(tokenizer, "a"), first, closing, *others, *ids_of(tokenizer, "b\u4e2d")]
     assert told(tokenizer, ids, stop=stop) == "<think>a\ufffd</think>\ufffd\ufffdb\u4e2d"
+    spelled = SpelledText(Spelling(tokenizer), thoughts=thought_reader(tokenizer, []))
+    for token in ids[:4]:
+        spelled.push(token, "model")
+    spelled.finish("model")
+    assert [token.bytes.decode() for token in spelled.tokens] == ["", "<think>a", "\ufffd", "</think>"]
 
 
 HEADERS = ("<|start|>", "<|channel|>", "<|channel>")

@@ -120,6 +120,12 @@ class SpelledText(TextBuilder):
     def finish(self, source: str) -> list[Piece]:
         return self._tell(super().finish(source))
 
+    def _is_text(self, thoughts: ThoughtReader, token: int, source: str) -> bool:
+        self._group, own = self._group[:-1], self._group[-1:]  # a mark is of the token that it stands for
+        is_text = super()._is_text(thoughts, token, source)
+        self._group += own
+        return is_text
+
     def _take(self, now: str, held: int, source: str) -> None:
         super()._take(now, held, source)
         if held:

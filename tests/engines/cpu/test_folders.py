@@ -654,6 +654,24 @@ def test_an_output_beside_a_tied_embedding_is_read_where_it_differs(differs, tmp
     assert np.abs(read(CpuTarget(tmp_path, threads=1), IDS) - theirs).max() < FLIP * np.abs(theirs).max()
 
 
+@pytest.mark.parametrize("whole", ["language_model.model.", "model.language_model."])
+@pytest.mark.parametrize("name", ["gemma3", "mistral3"])
+def test_the_part_of_texts_of_a_model_that_sees_pictures(name, whole, tmp_path):
+    """As the hub has most, and as transformers writes them now."""
+    build(name, num_hidden_layers=2).save_pretrained(tmp_path)
+    before = read(CpuTarget(tmp_path, threads=1), IDS[:20])
+    tensors, start = weights(tmp_path), whole.removesuffix("language_model.").removesuffix("language_model.model.")
+    odd = {f"{start}{part}.norm.weight": torch.ones(3) for part in ("vision_tower", "multi_modal_projector")}
+    nested = {part.replace("model.", whole, 1): one for part, one in tensors.items() if part != "lm_head.weight"}
+    head = "lm_head.weight" if start else "language_model.lm_head.weight"
+    (tmp_path / "model.safetensors").unlink()
+    save_file(nested | odd | {head: tensors["lm_head.weight"]}, tmp_path / "model.safetensors")
+    text = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, "text_config": text}))
+    assert np.array_equal(read(CpuTarget(tmp_path, threads=1), IDS[:20]), before)
+
+
 def test_two_tensors_for_one_place_and_tensors_without_axes(tmp_path):
     build("qwen2moe").save_pretrained(tmp_path)
     tensors = weights(tmp_path)

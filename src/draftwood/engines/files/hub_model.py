@@ -26,10 +26,6 @@ _NEEDLESS = re.compile(
     r"|^(model\.)?(visual|vision_(tower|embedder)|audio_tower|embed_(vision|audio)|multi_modal_projector)\."
 )
 """Tensors that no pass over text reads."""
-_OF_TEXT = {
-    "model.language_model.": "model.", "language_model.model.": "model.", "language_model.lm_head.": "lm_head.",
-}  # fmt: skip
-"""How names begin of the part for texts, where it is one part of several, and where it is all."""
 
 
 Names = Callable[[Family], Mapping[str, str]]
@@ -54,17 +50,16 @@ class HubModel:
         self.path, self.files = path, tuple(files)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
-        tensors = {_of_text(name): tensor for name, tensor in tensors.items()}
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
-        if not tied and "lm_head.weight" not in tensors:
-            raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         self.tensors = dict[str, Tensor]()
         for theirs, tensor in tensors.items():
             if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config):
-                name = _name_of(theirs, known)
+                name = _name_of(_of_text(theirs), known)
                 if name in self.tensors:
                     raise ModelError(f"the weights in {path} have {name} twice: get them again")
                 self.tensors[name] = _as_in_gguf(name, tensor, family)
+        if not tied and "output.weight" not in self.tensors:
+            raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
         if tied and _are_alike(*map(self.tensors.get, ("output.weight", "token_embd.weight"))):
             del self.tensors["output.weight"]  # where they differ, transformers takes both, too
         if family.turned:
@@ -98,12 +93,6 @@ def read_folder(folder: Path, names: Names) -> HubModel:
     return HubModel(folder, config, tensors, names, files, generation)
 
 
-def _of_text(name: str) -> str:
-    """Return the name of a tensor in a model of texts alone."""
-    start = next((start for start in _OF_TEXT if name.startswith(start)), "")
-    return _OF_TEXT.get(start, "") + name.removeprefix(start)
-
-
 def _with_next_layer(
     tensors: Mapping[str, Tensor], metadata: dict[str, Any], family: Family
 ) -> Mapping[str, Tensor]:
@@ -123,6 +112,11 @@ def _is_of_further_tokens(name: str, config: Mapping[str, Any]) -> bool:
     """Whether a tensor belongs to a block after the layers (MTP), which transformers does not read, either."""
     found = re.match(r"model\.layers\.(\d+)\.", name) if config.get("num_nextn_predict_layers") else None
     return found is not None and int(found[1]) >= config["num_hidden_layers"]
+
+
+def _of_text(name: str) -> str:
+    """Return a tensor's name in a model of texts alone, which may be one part of several, called in two ways."""
+    return name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
 
 
 def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
