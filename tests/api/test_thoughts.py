@@ -154,6 +154,9 @@ def test_a_template_gets_answers_without_thoughts(spoken):
         {"role": "assistant", "content": "<think>so</think>Hello"},
     ]
     assert decoder(tokenizer)(render(chat, tokenizer)) == "|<think>a</think>so|Hello"
+    for content, rest in (("<think>cut", "cut|"), ("The tag <think> ends", "|The tag <think> ends")):
+        chat[1]["content"] = content
+        assert decoder(tokenizer)(render(chat, tokenizer)) == f"|<think>a</think>{rest}"
 
 
 HARMONY_CHAT = (

@@ -17,7 +17,7 @@ from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 
 OPENING, CLOSING = "<think>", "</think>"
-_THOUGHT = re.compile(f"{OPENING}(.*?){CLOSING}", re.DOTALL)
+_THOUGHT = re.compile(rf"{OPENING}(.*?){CLOSING}|\A{OPENING}(.*)", re.DOTALL)  # the last was cut by a limit
 
 _Part = Literal["header", "within", "message", "line", "thought", "end"]
 _FORMATS: tuple[Mapping[str, _Part], ...] = (
@@ -104,7 +104,8 @@ def _without(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if message["role"] != "assistant" or not isinstance(content, str) or OPENING not in content:
         return message
-    thoughts, text = "".join(_THOUGHT.findall(content)), _THOUGHT.sub("", content)
+    thoughts = "".join(whole or cut for whole, cut in _THOUGHT.findall(content))
+    text = _THOUGHT.sub("", content)
     return {"reasoning_content": thoughts, **message, "content": text} if thoughts else message
 
 
