@@ -24,7 +24,8 @@ OWN = 16 * 2  # of gemma4: a token's own numbers for each layer
 GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last two share keys
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
 DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")  # all but the first have experts
-HYBRID = ("lfm2", "jamba", *DELTA_NETS)  # the first layer keeps a state, the second one keys and values
+# Of which the first layer keeps a state, the second one keys and values.
+HYBRID = ("lfm2", "jamba", "granitehybrid", *DELTA_NETS)
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -55,7 +56,8 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family`` (llama, gemma3, gemma4, lfm2, gpt-oss, mamba, mamba2, jamba, `DELTA_NETS`).
+    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, granitehybrid, mamba, mamba2, jamba or of
+    `DELTA_NETS`.
 
     ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
     """
@@ -81,12 +83,12 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(len(GEMMA4) if family == "gemma4" else LAYERS)
     writer.add_layer_norm_rms_eps(1e-5)
-    if family in ("mamba", "mamba2", "jamba"):
+    if family in ("mamba", "mamba2", "jamba", "granitehybrid"):
         writer.add_ssm_conv_kernel(CONVOLVED)
         writer.add_ssm_inner_size(INNER)
         writer.add_ssm_state_size(STATE)
-        writer.add_ssm_time_step_rank(SCANS if family == "mamba2" else RANK)
-    if family == "mamba2":
+        writer.add_ssm_time_step_rank(SCANS if family in ("mamba2", "granitehybrid") else RANK)
+    if family in ("mamba2", "granitehybrid"):
         writer.add_ssm_group_count(1)
     if family in ("mamba", "mamba2"):
         writer.add_feed_forward_length(0)
@@ -164,7 +166,9 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     if family == "gemma4":
         found |= _gemma4(matrix, norm)
     for number in range(0 if family == "gemma4" else LAYERS):
-        states = {"lfm2": "convolution", "jamba": "scan", **dict.fromkeys(DELTA_NETS, "delta")}
+        states = {
+            "lfm2": "convolution", "jamba": "scan", "granitehybrid": "scan2", **dict.fromkeys(DELTA_NETS, "delta")
+        }  # fmt: skip
         kind = states.get(family, family) if not number else family
         layer = _layer("qwen35" if kind in DELTA_NETS else kind, matrix, norm, rng)
         if family in DELTA_NETS[1:]:
@@ -215,6 +219,8 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
     if family == "scan":
         norms = {"ssm_dt_norm": norm(RANK), "ssm_b_norm": norm(STATE), "ssm_c_norm": norm(STATE)}
         return feed | _scan("mamba", matrix, norm, rng) | norms
+    if family == "scan2":
+        return feed | _scan("mamba2", matrix, norm, rng)
     if family == "convolution":
         return feed | {
             "attn_norm": norm(),

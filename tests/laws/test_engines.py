@@ -38,7 +38,17 @@ from draftwood.verify.exact import SampleAndMatch
 MOST = 48
 """Nodes, more than a pass of llama.cpp takes: planners cut trees to what fits."""
 FAMILIES = {
-    "cpu": ("llama", "gemma3", "gemma4", "lfm2", "qwen35", "qwen35moe", "qwen3next", "gpt-oss"),
+    "cpu": (
+        "llama",
+        "gemma3",
+        "gemma4",
+        "lfm2",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+        "granitehybrid",
+        "gpt-oss",
+    ),
     "llama.cpp": ("llama", "gemma3", "mamba", "jamba"),
 }
 SETS = [

@@ -21,27 +21,29 @@ PARTS = 4  # a sum over keys is added in so many parts: those of key 0, 4, 8, ..
 def delta_net(layer: Any, x: Floats, kept: list[Any]) -> Floats:
     """Return ``ssm_out @ (norm(o) * silu(attn_gate @ x))``: [width] from [width].
 
-    ``attn_qkv @ x``, after a convolution over four tokens and silu, has queries and keys of ``delta_keys`` heads,
-    and values of ``delta_heads``. Queries and keys get unit length, queries are divided by the root of `SIZE`.
+    ``attn_qkv @ x``, after a convolution over four tokens and silu, has queries and keys of ``groups`` heads,
+    and values of ``heads``. Queries and keys get unit length, queries are divided by the root of `SIZE`.
     ``kept`` has one entry once a token was read: the last three inputs of the convolution, and the states.
     """
-    shape, keys = layer.shape, layer.shape.delta_keys * SIZE
+    shape, keys = layer.shape, layer.shape.states.groups * SIZE
     now, taps = layer.product("attn_qkv", x), layer.vector("ssm_conv1d.weight").T
-    nothing = np.zeros((shape.delta_heads, SIZE, SIZE), F)
+    nothing = np.zeros((shape.states.heads, SIZE, SIZE), F)
     before, states = kept[0] if kept else ([np.zeros_like(now)] * 3, nothing)
     mixed = silu(convolved([*before, now], taps))
     q, k, v = (part.reshape(-1, SIZE) for part in np.split(mixed, [keys, 2 * keys]))
     q = q * (length_inverse(q, shape.epsilon) * F(SIZE**-0.5))[:, None]
     k = k * length_inverse(k, shape.epsilon)[:, None]
     if layer.has("ssm_ba"):  # of each head of keys first its betas, then its alphas
-        both = layer.product("ssm_ba", x).reshape(shape.delta_keys, 2, -1)
+        both = layer.product("ssm_ba", x).reshape(shape.states.groups, 2, -1)
         b, a = both[:, 0].ravel(), both[:, 1].ravel()
     else:
         b, a = (layer.product(name, x) for name in ("ssm_beta", "ssm_alpha"))
     beta, step = sigmoid(b), softplus(a + layer.vector("ssm_dt.bias"))
     decay = exponential(layer.vector("ssm_a") * step)  # ssm_a is negative
-    head = np.arange(shape.delta_heads)
-    of_head = head % shape.delta_keys if shape.family.tiled else head // (shape.delta_heads // shape.delta_keys)
+    head = np.arange(shape.states.heads)
+    of_head = (
+        head % shape.states.groups if shape.family.tiled else head // (shape.states.heads // shape.states.groups)
+    )
     found, states = walked(states, q[of_head], k[of_head], v, beta, decay)
     kept[:] = [([*before[1:], now], states)]
     z = layer.product("attn_gate", x).reshape(-1, SIZE)
@@ -93,8 +95,8 @@ def walked(
 
 
 def summed(states: Floats, factors: Floats) -> Floats:
-    """Return ``S^T f`` of each head, [heads, SIZE], by fma in `PARTS` parts; they are added (0 + 2) + (1 + 3)."""
-    parts = np.zeros((PARTS, *factors.shape), F)
-    for i in range(SIZE):
+    """Return ``S^T f`` of each head, [heads, values], by fma in `PARTS` parts, added (0 + 2) + (1 + 3)."""
+    parts = np.zeros((PARTS, len(states), states.shape[2]), F)
+    for i in range(states.shape[1]):
         parts[i % PARTS] = fma(states[:, i], factors[:, i, None], parts[i % PARTS])
     return (parts[0] + parts[2]) + (parts[1] + parts[3])

@@ -8,7 +8,7 @@ A token goes through `Pass.read`:
 
     x = scale * embedding[token]
     for each layer:
-        x += r * mixer(norm(x))    (attention, short_convolution or delta_net)
+        x += r * mixer(norm(x))    (attention, short_convolution, delta_net or mamba)
         x += r * unit(norm(x))     (gated_unit or experts)
         x = layer_input(x)         (only in gemma4)
     scores = cap(scale * output @ norm(x))
@@ -43,6 +43,7 @@ from tests.oracles.cpu_arithmetic import (
     silu,
 )
 from tests.oracles.cpu_delta_net import delta_net
+from tests.oracles.cpu_mamba import mamba
 
 from draftwood.engines.cpu.code.records import CHUNK
 from draftwood.engines.files.formats import FORMATS
@@ -591,5 +592,5 @@ def layer_input(layer: Layer, x: Floats, own: Floats | None) -> Floats:
 
 MIXERS = {
     "attention": attention, "latent_attention": latent_attention, "short_convolution": short_convolution,
-    "delta_net": delta_net,
+    "delta_net": delta_net, "mamba": mamba,
 }  # fmt: skip

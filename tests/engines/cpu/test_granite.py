@@ -29,9 +29,9 @@ def test_layers_without_rotary_positions(name, settings, tmp_path):
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("granite-4", {"layer_types": ["mamba", "attention", "attention"]}, "layers of the types"),
-        ("granite-4", {"layer_types": None}, "granitemoehybrid with recurrent layers"),
-        ("granite-4", {"num_local_experts": 4}, "granitemoehybrid with experts"),
+        ("granite-4", {"layer_types": ["conv", "attention", "attention"]}, "layers of the types"),
+        ("granitehybrid", {"mamba_conv_bias": False}, "mamba_conv_bias False"),
+        ("granitehybrid", {"time_step_limit": [0.01, 1.0]}, "time_step_limit"),
         ("granite_swa", {"layer_rope_theta": [1e4, 1e4, 1e4, 1e4, 1e6]}, "rotary positions of several bases"),
         ("granite_swa", {"layer_types": None}, "granite_swa with a window and without layer_types"),
     ],

@@ -349,6 +349,35 @@ TINY["granitemoe_swa"] = Tiny(
     },
     neighbours=True,
 )  # fmt: skip
+_OF_MAMBA = {
+    "ssm.conv_kernel": 4, "ssm.state_size": 48, "ssm.group_count": 2, "ssm.time_step_rank": 8,
+    "ssm.inner_size": 512, "attention.key_length": None, "attention.value_length": None,
+}  # fmt: skip
+TINY["granitehybrid"] = Tiny(
+    "GraniteMoeHybrid", "granitehybrid",
+    _GRANITE
+    | {
+        "num_hidden_layers": 4, "layer_types": _ALTERNATING, "shared_intermediate_size": 256,
+        "num_local_experts": 0, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 48, "mamba_expand": 2,
+        "tie_word_embeddings": True,
+    },
+    _OF_GRANITE
+    | _OF_MAMBA
+    | {
+        "attention.head_count_kv": [0, 2, 0, 2], "rope.scaling.finetuned": False, "expert_used_count": None
+    },
+    neighbours=True,
+)  # fmt: skip
+TINY["granitehybrid-experts"] = Tiny(
+    "GraniteMoeHybrid", "granitehybrid",
+    TINY["granitehybrid"].settings | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 96},
+    TINY["granitehybrid"].keys
+    | _EXPERTS
+    | {"expert_used_count": 2, "expert_shared_feed_forward_length": 256},
+    neighbours=True,
+)  # fmt: skip
+
+
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
 TINY["gpt-oss"] = Tiny(
     "GptOss", "gpt-oss",
@@ -586,6 +615,9 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}ffn_{'gate_inp' if rest == 'router.scale' else 'down_exps'}.scale"] = tensor
         elif rest == "layer_scalar":
             found[f"{start}layer_output_scale.weight"] = tensor
+        elif rest.startswith("mamba."):
+            mamba_name, tensor = _of_mamba(rest.removeprefix("mamba."), tensor, config.mamba_n_groups)
+            found[start + mamba_name] = tensor
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
         elif rest.startswith("linear_attn."):
@@ -647,6 +679,26 @@ def _of_delta_net(part: str, tensor: np.ndarray, config: PretrainedConfig) -> di
     return {_DELTA_NAMES[part]: np.ascontiguousarray(tensor)}
 
 
+_MAMBA_NAMES = {
+    "in_proj.weight": "ssm_in.weight", "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias",
+    "dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d", "norm.weight": "ssm_norm.weight",
+    "out_proj.weight": "ssm_out.weight",
+}  # fmt: skip
+
+
+def _of_mamba(part: str, tensor: np.ndarray, groups: int) -> tuple[str, np.ndarray]:
+    """Return the name of a tensor of Mamba-2 in a file, and what the converter makes of it."""
+    if part == "A_log":
+        tensor = -np.exp(tensor.astype(np.float64)).astype(np.float32)
+    if part in ("A_log", "D"):
+        tensor = tensor[:, None]
+    elif part == "conv1d.weight":
+        tensor = tensor[:, 0]
+    elif part == "norm.weight":
+        tensor = tensor.reshape(groups, -1)
+    return _MAMBA_NAMES[part], tensor
+
+
 def tiled(values: np.ndarray, keys: int, heads: int) -> np.ndarray:
     """Put rows of heads (k0 k0 k1 k1) in the other order (k0 k1 k0 k1); with ``heads // keys`` keys, back."""
     parts = values.reshape(keys, heads // keys, -1, *values.shape[1:])
@@ -690,6 +742,9 @@ def _factors(config: PretrainedConfig) -> dict[str, np.ndarray]:
     return {"rope_freqs.weight": (1 / (smooth + (1 - smooth) / rope["factor"])).astype(np.float32)}
 
 
+_IN_FLOATS = ("gate_inp", "conv.conv", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
+
+
 def write(
     path: Path, name: str, tensors: dict[str, np.ndarray], config: PretrainedConfig,
     kind: str | Callable[[str], str] = "F32", keys: dict[str, Any] | None = None,
@@ -709,7 +764,7 @@ def write(
         write_vocabulary(writer, None)
     for tensor_name, tensor in tensors.items():
         chosen = fitting(kind if isinstance(kind, str) else kind(tensor_name), tensor.shape[-1])
-        small = tensor.ndim == 1 or any(one in tensor_name for one in ("gate_inp", "conv.conv", "ssm_conv1d"))
+        small = tensor.ndim == 1 or any(one in tensor_name for one in _IN_FLOATS)
         if tensor_name.endswith(".bias") or (small and chosen not in ("F16", "BF16")):
             chosen = "F32"
         _add(writer, tensor_name, tensor, chosen)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.engines.cpu.blocks.delta_net import delta_sizes
+from draftwood.engines.cpu.blocks.delta_walk import state_sizes
 from draftwood.engines.cpu.code.cells import MOVING, PAGE
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.kernels import kernels, sources
@@ -53,7 +53,7 @@ class CpuModel:
             self.program = self.weights.program(every)
             beside()
         shape, layers = self.weights.shape, self.program.convolutions
-        self._room = Room(layers, *delta_sizes(shape)) if shape.delta_heads else None
+        self._room = Room(layers, *state_sizes(shape)) if shape.states.heads else None
         self.page_bytes = self.program.page_bytes
         self.token_bytes = self.program.page_bytes // PAGE
         self._record = PassRecord(self.program)

@@ -153,7 +153,7 @@ class Program:
     @property
     def page_bytes(self) -> int:
         """Bytes of a page: the cells of all layers of attention, then what `recent` keeps at its end."""
-        ends = 0 if self.shape.delta_heads else 4 * TOKENS * self.convolutions * self.shape.width
+        ends = 0 if self.shape.states.heads else 4 * TOKENS * self.convolutions * self.shape.width
         return self.cell_bytes + ends
 
     def finish(self) -> None:

@@ -67,7 +67,7 @@ class CpuTarget(Target):
         others = sum(one.outputs * one.inputs * (shape.used if one.expert_bytes else 1) for one in matrices)
         self.capabilities = Capabilities(
             shape.vocabulary, shape.max_positions, batch=True, hidden=tuple(range(shape.layers + 1)),
-            max_pass=_WITH_STATES if shape.delta_heads else WIDEST, grows=True,
+            max_pass=_WITH_STATES if shape.states.heads else WIDEST, grows=True,
             row_cost=shape.vocabulary * shape.width / max(1, others),
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,6 +183,16 @@ class LayerTensors:
                 f"{name} is {tensor.kind} {tensor.shape}, not {shape} floats: get the file of the model again"
             )
         return read_floats(tensor.kind, tensor.data).reshape(shape)
+
+    def flat(self, name: str, size: int, ending: str = ".weight") -> Vector:
+        """Return so many floats, whose axes files have written in several ways, padded with zeros as a vector."""
+        full = f"{self._start}{name}{ending}"
+        tensor = self._every.tensor(full)
+        if prod(tensor.shape) != size or tensor.kind not in FLOATS:
+            raise ModelError(f"{full} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again")
+        found = np.zeros(padded(size), dtype=np.float32)
+        found[:size] = read_floats(tensor.kind, tensor.data).ravel()
+        return found
 
     def norms(self, before: str, after: str) -> dict[str, Vector]:
         """Return the norms around a block that the family has, of these names; files may have another one."""

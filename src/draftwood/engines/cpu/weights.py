@@ -22,6 +22,7 @@ from draftwood.engines.cpu.blocks.experts import Experts
 from draftwood.engines.cpu.blocks.gated_unit import GatedUnit
 from draftwood.engines.cpu.blocks.latent_attention import LatentAttention
 from draftwood.engines.cpu.blocks.layer_input import HUB_NAMES, TABLE, LayerInput, LayerInputs
+from draftwood.engines.cpu.blocks.mamba import Mamba
 from draftwood.engines.cpu.blocks.norm import add_kept_states, norm_names
 from draftwood.engines.cpu.blocks.scores import add_scores
 from draftwood.engines.cpu.blocks.short_convolution import ShortConvolution
@@ -40,7 +41,8 @@ from draftwood.local.machine import cores, free_memory
 
 BLOCKS: dict[str, type[Block]] = {
     "attention": Attention, "latent_attention": LatentAttention, "short_convolution": ShortConvolution,
-    "delta_net": DeltaNet, "gated_unit": GatedUnit, "experts": Experts, "dense_and_experts": DenseAndExperts,
+    "delta_net": DeltaNet, "mamba": Mamba, "gated_unit": GatedUnit, "experts": Experts,
+    "dense_and_experts": DenseAndExperts,
     "layer_input": LayerInput,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""

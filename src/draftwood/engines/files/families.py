@@ -179,10 +179,6 @@ _ROWS = (
         "granite",
         {
             "granite": {"attention_multiplier": 1.0, "logits_scaling": 1.0},
-            "granitemoehybrid": {
-                "attention_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8, "layer_types": None,
-                "shared_intermediate_size": 1024, "position_embedding_type": None,
-            },
         },
         pairs="neighbours", missing={"logit_scale": None},
     ),
@@ -207,6 +203,17 @@ _ROWS = (
         missing={
             "attention.sliding_window": None, "attention.sliding_window_pattern": None, "logit_scale": None,
         },
+    ),
+    Family(
+        "granitehybrid",
+        {
+            "granitemoehybrid": {
+                **_GRANITE_MOE, "layer_types": None, "shared_intermediate_size": 1024,
+                "position_embedding_type": None, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256,
+                "mamba_d_conv": 4, "mamba_expand": 2,
+            },
+        },
+        mixers=("attention", "mamba"), units=("gated_unit", "experts"), pairs="neighbours",
     ),
     Family(
         "olmo2",

@@ -44,6 +44,8 @@ _SIZES = {
     "num_kv_shared_layers": "attention.shared_kv_layers",
     "routed_scaling_factor": "expert_weights_scale", "conv_L_cache": "shortconv.l_cache",
     "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
+    "mamba_d_conv": "ssm.conv_kernel", "mamba_d_state": "ssm.state_size", "mamba_n_groups": "ssm.group_count",
+    "mamba_n_heads": "ssm.time_step_rank", "mamba_inner": "ssm.inner_size",
     "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
     "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale",
@@ -56,6 +58,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "decoder_sparse_step": (1,), "rope_interleave": (True,), "mlp_only_layers": (None, []),
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,), "moe_norm_min": (1e-12,),
+    "mamba_conv_bias": (None, True), "mamba_proj_bias": (None, False),
+    "time_step_limit": (None, [0.0, math.inf], (0.0, math.inf)),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
@@ -94,7 +98,7 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     if "short_convolution" in family.mixers:
         config |= _of_lfm2(config, own, layers)
     if "position_embedding_type" in own:
-        config |= _of_granite(config)
+        config |= _of_granite(config, layers)
     if "latent_attention" in family.mixers:
         config |= _of_deepseek(config, layers)
     quantised = config.get("quantization_config")
@@ -203,15 +207,20 @@ def _delta_nets(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
     }
 
 
-def _of_granite(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a model whose layers might be recurrent, or mixtures, under the names of one without."""
-    if config["layer_types"] is None:
-        raise _unknown("granitemoehybrid with recurrent layers")
-    _check_types(config["layer_types"], "full_attention", "attention")
+def _of_granite(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Return settings under the names that other types have for them; recurrent layers have no keys."""
+    named = config["layer_types"] or ["linear_attention"] * layers
+    _check_types(named, "full_attention", "attention", "linear_attention", "mamba")
+    heads = config.get("num_key_value_heads") or config["num_attention_heads"]
+    found = {
+        "layer_types": None, "sliding_window": None,
+        "num_key_value_heads": [0 if one in ("linear_attention", "mamba") else heads for one in named],
+        "mamba_inner": config["mamba_expand"] * config["hidden_size"],
+    }  # fmt: skip
     if config["num_local_experts"]:
-        raise _unknown("granitemoehybrid with experts")
-    return {
-        "intermediate_size": config["shared_intermediate_size"], "layer_types": None, "sliding_window": None,
+        return found
+    return found | {
+        "intermediate_size": config["shared_intermediate_size"], "shared_intermediate_size": None,
         "num_local_experts": None, "num_experts_per_tok": None,
     }  # fmt: skip
 

@@ -24,6 +24,8 @@ _LARGEST = 1e30  # of numbers that are computed with as float32
 """No model has more; metadata that say so are damaged."""
 DELTA_SIZE = 128
 """Numbers of a head's queries, keys and values in delta nets."""
+MOST_KEYS = 256
+"""Numbers of a key in Mamba-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,26 @@ class Latent:
     turning: int = 0
     value: int = 0  # numbers of a head of values
     epsilon: float = 1e-6  # of the norms within: what models were trained with, whatever the file's other one
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The sizes of the states of a layer of delta nets or Mamba-2; without ``heads`` no layer has states."""
+
+    groups: int = 0  # heads of keys and queries, each of which several heads of values share
+    heads: int = 0  # of values
+    keys: int = 0  # numbers of a head's key
+    values: int = 0  # numbers of a head's value
+
+    @property
+    def inner(self) -> int:
+        """Numbers of all heads' values."""
+        return self.heads * self.values
+
+    @property
+    def convolved(self) -> int:
+        """Numbers of all queries, keys and values."""
+        return 2 * self.groups * self.keys + self.inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +130,7 @@ class Shape:
     next_layers: int = 0  # blocks for further tokens (MTP), after the layers
     latent: Latent = Latent()
     convolution: int = 0  # tokens that convolutions read; 0: no layer has one
-    delta_keys: int = 0  # heads of keys of delta nets; 0: no layer is one
-    delta_heads: int = 0  # heads of values of delta nets
+    states: States = States()
     layer_input: int = 0  # numbers of a token's own input of each layer; 0: layers have none
 
     @property
@@ -138,7 +159,7 @@ class Shape:
     @property
     def convolved(self) -> int:
         """Numbers of a token that convolutions read."""
-        return (2 * self.delta_keys + self.delta_heads) * DELTA_SIZE or self.width
+        return self.states.convolved or self.width
 
     @property
     def is_long(self) -> bool:
@@ -301,7 +322,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
     latent = _latent(keys) if "latent_attention" in family.mixers else Latent()
     sizes = _sizes(keys, width, blocks, windows, latent)
     base = keys.base("rope.freq_base", 10000.0)
-    turns = keys.get("rope.scaling.finetuned", True) is not False or kind != "granite"
+    turns = keys.get("rope.scaling.finetuned", True) is not False or kind not in ("granite", "granitehybrid")
     has = {block for every in blocks for block in every}
     scaling = keys.scaling()
     return Shape(
@@ -428,7 +449,7 @@ def _blocks(keys: _Keys, layers: int) -> tuple[tuple[str, ...], ...]:
 def _mixers(keys: _Keys, layers: int) -> list[str]:
     """Return the name of the first block of each layer."""
     (*_, other) = keys.family.mixers
-    if other == "short_convolution":
+    if other in ("short_convolution", "mamba"):
         without = keys.lacking("attention.head_count_kv", layers)
     elif other == "delta_net":
         without = keys.recurrent(layers)
@@ -438,19 +459,33 @@ def _mixers(keys: _Keys, layers: int) -> list[str]:
 
 
 def _recurrent(keys: _Keys, has: set[str]) -> dict[str, Any]:
-    """Return what `Shape` says of short convolutions and delta nets."""
+    """Return what `Shape` says of short convolutions and of states."""
     if "short_convolution" in has:
         return {"convolution": _only(keys, "shortconv.l_cache", 3)}
-    if "delta_net" not in has:
+    if not has & {"delta_net", "mamba"}:
         return {}
-    _only(keys, "ssm.state_size", DELTA_SIZE)
-    key_heads, heads = (keys.whole(f"ssm.{name}", most=1024) for name in ("group_count", "time_step_rank"))
-    _only(keys, "ssm.inner_size", heads * DELTA_SIZE)
-    if heads % key_heads:
-        raise ModelError(f"the file says {heads} states share {key_heads} heads of keys: get the file again")
-    return {
-        "convolution": _only(keys, "ssm.conv_kernel", 4), "delta_keys": key_heads, "delta_heads": heads
-    }  # fmt: skip
+    groups, heads = (keys.whole(f"ssm.{name}", most=1024) for name in ("group_count", "time_step_rank"))
+    if "mamba" in has:
+        size, values = _mamba_sizes(keys, heads)
+    else:
+        size = values = _only(keys, "ssm.state_size", DELTA_SIZE)
+        _only(keys, "ssm.inner_size", heads * DELTA_SIZE)
+    if heads % groups:
+        raise ModelError(f"the file says {heads} states share {groups} heads of keys: get the file again")
+    states = States(groups, heads, size, values)
+    return {"convolution": _only(keys, "ssm.conv_kernel", 4), "states": states}
+
+
+def _mamba_sizes(keys: _Keys, heads: int) -> tuple[int, int]:
+    """Return the numbers of a key and of a head's value in Mamba-2."""
+    size, inner = keys.whole("ssm.state_size"), keys.whole("ssm.inner_size", most=_MOST_INNER)
+    values = inner // heads
+    if size % 16 or size > MOST_KEYS or values % 16 or inner % 32 or values * heads != inner:
+        raise UnsupportedModelError(
+            f"the CPU engine runs states of up to {MOST_KEYS} keys, and values in multiples of 16, not of {size} "
+            f"keys and {heads} heads of {inner} values: take another engine"
+        )
+    return size, values
 
 
 def _only(keys: _Keys, name: str, known: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.delta_walk import TILES, WALKED
+from draftwood.engines.cpu.blocks.delta_walk import COLUMNS, WALKED, slot_places
 from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import (
@@ -38,22 +38,6 @@ from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.shapes import DELTA_SIZE as SIZE
 from draftwood.engines.files.shapes import Shape
 from draftwood.errors import ModelError
-
-
-def _slot(shape: Shape) -> dict[str, int]:
-    """Return where a token's slot in a layer has its key, its delta and its decay, and its size, in numbers.
-
-    It begins with the inputs of the convolution.
-    """
-    key = shape.convolved
-    delta = key + shape.delta_keys * SIZE
-    decay = delta + shape.delta_heads * SIZE
-    return {"k": key, "delta": delta, "decay": decay, "size": decay + -(-shape.delta_heads // LANES) * LANES}
-
-
-def delta_sizes(shape: Shape) -> tuple[int, int]:
-    """Return how many numbers are kept of a token, and the size of the states, in each layer with a delta net."""
-    return _slot(shape)["size"], shape.delta_heads * SIZE * SIZE
 
 
 def _mixed(piece: PieceCode) -> None:
@@ -164,7 +148,7 @@ def _parts(tensors: LayerTensors, shape: Shape, whole: str, parts: Mapping[str, 
     """
     if whole not in tensors:
         return {name: tensors.part(name, (outputs, shape.width)) for name, outputs in parts.items()}
-    every, keys = sum(parts.values()), shape.delta_keys
+    every, keys = sum(parts.values()), shape.states.groups
     rows = np.arange(every).reshape(keys, -1)
     last = list(parts.values())[1] // keys  # outputs of a head of keys in the second matrix
     kinds = [SIZE, 2 * SIZE] if whole == "ssm_in" else []
@@ -195,7 +179,7 @@ class DeltaNet(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> DeltaNet:
-        width, heads, values = shape.width, shape.delta_heads, shape.delta_heads * SIZE
+        width, heads, values = shape.width, shape.states.heads, shape.states.heads * SIZE
         matrices = {
             **_parts(tensors, shape, "ssm_in", {"attn_qkv": shape.convolved, "attn_gate": values}),
             **_parts(tensors, shape, "ssm_ba", {"ssm_beta": heads, "ssm_alpha": heads}),
@@ -209,13 +193,13 @@ class DeltaNet(Block):
             "ssm_conv1d": factors.T.copy().ravel(), "ssm_a": rates, "ssm_dt.bias": tensors.bias("ssm_dt", heads),
             "ssm_norm": tensors.vector("ssm_norm", SIZE),
         }  # fmt: skip
-        head, per = np.arange(heads), heads // shape.delta_keys
+        head, per = np.arange(heads), heads // shape.states.groups
         # The converter to GGUF reorders heads of values in some families; folders have them as they were trained.
         is_tiled = shape.family.tiled and not tensors.halves
-        return cls(shape, layer, matrices, vectors, head % shape.delta_keys if is_tiled else head // per)
+        return cls(shape, layer, matrices, vectors, head % shape.states.groups if is_tiled else head // per)
 
     def build(self, program: Program) -> None:
-        shape, vectors, heads = self.shape, self.vectors, self.shape.delta_heads
+        shape, vectors, heads, values = self.shape, self.vectors, self.shape.states.heads, self.shape.states.inner
         qkv, gate, beta, alpha, out = self.matrices.values()
         inputs = add_norm_before(program, vectors.get("attn_norm"), [qkv, gate, beta, alpha])
         gates = program.shared("gates of states", heads * SIZE)
@@ -223,19 +207,19 @@ class DeltaNet(Block):
         add_product(program, qkv, inputs, program.inputs)
         for matrix, y in ((gate, gates), (beta, rows["beta"]), (alpha, rows["decay"])):
             add_product(program, matrix, inputs, y, joined=True)
-        for name, count in (("q", shape.delta_keys), ("k", shape.delta_keys), ("v", heads)):
+        for name, count in (("q", shape.states.groups), ("k", shape.states.groups), ("v", heads)):
             rows[name] = program.shared(f"{name} of states", SIZE, count * WIDEST)
         o = program.shared("o of states", SIZE, heads * WIDEST)
-        slot = {name: 4 * at for name, at in _slot(shape).items()}
+        slot = {name: 4 * at for name, at in slot_places(shape).items()}
         rows |= {"layer": program.take_inputs(), "heads": heads, "slot_bytes": slot["size"]}
         rows |= {f"slot_{name}": slot[name] for name in ("k", "decay")}
         program.add(
-            _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, keys=shape.delta_keys,
+            _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, keys=shape.states.groups,
             factors=vectors["ssm_conv1d"], rates=vectors["ssm_a"], steps=vectors["ssm_dt.bias"],
             epsilon=shape.epsilon, **rows,
         )  # fmt: skip
         program.add(
-            WALKED, pieces=heads * TILES, key_heads=self._key_heads, o=o, slot_delta=slot["delta"], **rows
+            WALKED, pieces=values // COLUMNS, key_heads=self._key_heads, o=o, slot_delta=slot["delta"], **rows
         )  # fmt: skip
         found = program.shared_inputs("heads of states", heads * SIZE)
         program.add(

@@ -1,4 +1,4 @@
-"""The kernel of delta nets: states go from token to token, along chains and trees.
+"""The kernels of delta nets and of Mamba-2: states go from token to token, along chains and trees.
 
 A state maps keys to values, S [keys, values]. A token with q, k, v, beta and decay does (arXiv 2412.06464)
 
@@ -6,7 +6,9 @@ A state maps keys to values, S [keys, values]. A token with q, k, v, beta and de
     S     = decay * S + k (x) delta
     o     = S^T q
 
-Columns of S (values) do not depend on one another. A piece is one text's tile of `COLUMNS` columns of one head: it
+A token of Mamba-2 does the same with ``delta = beta * v`` (arXiv 2405.21060: k, q and v are its B, C and x).
+
+Columns of S (values) do not depend on one another. A piece is one text's tile of some columns of one head: it
 stays in the first-level cache while the piece goes through all tokens of the pass, in the steps that
 `draftwood.engines.cpu.walk` lists. A token that an earlier pass has read is applied by its k, delta and decay
 alone, with the same bits. Sums over keys are added by fma in `PARTS` parts, which are folded. Nothing is blocked
@@ -16,43 +18,77 @@ over tokens, so bits do not depend on how many a pass has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, ROWS, WIDEST, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.values import F32, LANES, Place, Value, Variable
 from draftwood.engines.cpu.walk import NOWHERE, OWN, PLACES
-from draftwood.engines.files.shapes import DELTA_SIZE as SIZE
+from draftwood.engines.files.shapes import DELTA_SIZE, MOST_KEYS, Shape
 
-COLUMNS = 32
-"""Columns of a tile, whose 16 KiB fit into the first-level cache twice."""
-TILES = SIZE // COLUMNS
+COLUMNS, SCAN_COLUMNS = 32, 16
+"""Columns of a tile in delta nets and in Mamba-2. Its 16 KiB at most fit into the first-level cache twice."""
 PARTS = 4
-_TILE_BYTES = 4 * SIZE * COLUMNS
-_STARTS = range(0, COLUMNS, LANES)  # of the vectors of a row of a tile
 Vectors = Sequence[Value]
 """The columns of a tile, 16 to a vector."""
+_Size: TypeAlias = int | Value
 
 
-def _row(tile: Place, key: Value) -> Place:
-    """Return where the columns of a key lie in a tile."""
-    return tile + key * (4 * COLUMNS)
+class _Sizes(NamedTuple):
+    """Numbers of a key and of a head's value; columns of a tile."""
+
+    keys: _Size
+    values: _Size
+    columns: int
+
+    @property
+    def tiles(self) -> _Size:
+        return self.values // self.columns
+
+    @property
+    def tile_bytes(self) -> _Size:
+        return self.keys * (4 * self.columns)
+
+    def row(self, tile: Place, key: Value) -> Place:
+        """Return where the columns of a key lie in a tile."""
+        return tile + key * (4 * self.columns)
+
+    def vectors(self, place: Place) -> Vectors:
+        return [place.f32x16[start] for start in range(0, self.columns, LANES)]
 
 
-def _vectors(place: Place) -> Vectors:
-    return [place.f32x16[start] for start in _STARTS]
+def slot_places(shape: Shape) -> dict[str, int]:
+    """Return where a token's slot in a layer has its key, its delta and its decay, and its size, in numbers.
+
+    It begins with the inputs of the convolution.
+    """
+    states = shape.states
+    delta = shape.convolved + states.groups * states.keys
+    decay = delta + states.inner
+    return {
+        "k": shape.convolved,
+        "delta": delta,
+        "decay": decay,
+        "size": decay + -(-states.heads // LANES) * LANES,
+    }
+
+
+def state_sizes(shape: Shape) -> tuple[int, int]:
+    """Return how many numbers are kept of a token, and the size of the states, in each layer that has states."""
+    return slot_places(shape)["size"], shape.states.inner * shape.states.keys
 
 
 def _put(place: Place, vectors: Vectors) -> None:
-    for start, one in zip(_STARTS, vectors, strict=True):
-        place.f32x16[start] = one
+    for number, one in enumerate(vectors):
+        place.f32x16[number * LANES] = one
 
 
 class _Sums:
     """Sums over keys of a tile's rows, each times a number of its key."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, columns: int) -> None:
         self._parts: list[list[Variable]] = [
-            [code.variable(code.real(0.0, LANES)) for _ in _STARTS] for _ in range(PARTS)
+            [code.variable(code.real(0.0, LANES)) for _ in range(0, columns, LANES)] for _ in range(PARTS)
         ]
 
     def add(self, part: int, row: Vectors, factor: Value) -> None:
@@ -68,18 +104,18 @@ class _Sums:
         return found[0]
 
 
-def _keys(code: Code) -> Iterator[tuple[int, Value]]:
+def _keys(code: Code, sizes: _Sizes) -> Iterator[tuple[int, Value]]:
     """Write a loop over the keys of a state; yields the part of sums that a key belongs to, and the key."""
-    with code.count(0, SIZE, PARTS) as first:
+    with code.count(0, sizes.keys, PARTS) as first:
         for part in range(PARTS):
             yield part, first + part
 
 
-def _given(code: Code, tile: Place, k: Place) -> Vectors:
+def _given(code: Code, sizes: _Sizes, tile: Place, k: Place) -> Vectors:
     """Write ``S^T k``."""
-    sums = _Sums(code)
-    for part, key in _keys(code):
-        sums.add(part, _vectors(_row(tile, key)), k.f32[key])
+    sums = _Sums(code, sizes.columns)
+    for part, key in _keys(code, sizes):
+        sums.add(part, sizes.vectors(sizes.row(tile, key)), k.f32[key])
     return sums.folded()
 
 
@@ -88,37 +124,28 @@ def _next(row: Vectors, factor: Value, delta: Vectors, decay: Value) -> Vectors:
     return [(one * decay).plus_product(factor.splat(), new) for one, new in zip(row, delta, strict=True)]
 
 
-def _read(code: Code, tile: Place, to: Place | None, k: Place, q: Place, delta: Vectors, decay: Value) -> Vectors:
-    """Write the state after a token to a place, or nowhere; return ``S^T q`` of it."""
-    sums = _Sums(code)
-    for part, key in _keys(code):
-        row = _next(_vectors(_row(tile, key)), k.f32[key], delta, decay)
-        if to is not None:
-            _put(_row(to, key), row)
-        sums.add(part, row, q.f32[key])
-    return sums.folded()
-
-
 class _Piece:
     """The code of a piece: one text's tile of one head in one layer."""
 
-    def __init__(self, piece: PieceCode) -> None:
+    def __init__(self, piece: PieceCode, sizes: _Sizes, most_keys: int, *, corrects: bool) -> None:
         code, phase = self.code, self.phase = piece.code, piece.phase
+        self.sizes, self.corrects = sizes, corrects
         self.kept = piece.whole.kept
-        self.walk = piece.whole.walks + piece.number // (phase.heads * TILES) * 32
-        within = piece.number % (phase.heads * TILES)
-        self.head, column = within // TILES, within % TILES * COLUMNS
+        tiles = phase.heads * sizes.tiles
+        self.walk = piece.whole.walks + piece.number // tiles * 32
+        within = piece.number % tiles
+        self.head, column = within // sizes.tiles, within % sizes.tiles * sizes.columns
         self.key_head = phase.key_heads.i64[self.head]
-        self.value = self.head * SIZE + column  # the first of the tile's values, of all heads
+        self.value = self.head * sizes.values + column  # the first of the tile's values, of all heads
         self.column = column * 4
-        state = phase.layer * phase.heads * TILES * _TILE_BYTES + within * _TILE_BYTES
+        state = (phase.layer * tiles + within) * sizes.tile_bytes
         self.given, self.own = (self.walk.i64[slot] + state for slot in range(2))
-        self.room = code.room(F32, PLACES * SIZE * COLUMNS)
+        self.room = code.room(F32, PLACES * most_keys * sizes.columns)
 
     def place(self, number: Value) -> Place:
         """Return one of the `PLACES`, or the given or own state."""
         outside = number.equals(OWN).where(self.own, self.given)
-        inside = self.room.number() + number * _TILE_BYTES
+        inside = self.room.number() + number * self.sizes.tile_bytes
         return (number < 0).where(outside, inside).place()
 
     def row(self, name: str, head: Value, row: Value) -> Place:
@@ -128,13 +155,14 @@ class _Piece:
 
     def known(self, slot: Place, source: Place, target: Place) -> None:
         """Write the step over a token that an earlier pass has read."""
-        phase = self.phase
+        phase, sizes = self.phase, self.sizes
         slot = slot + phase.layer * phase.slot_bytes
-        k = slot + phase.slot_k + self.key_head * (4 * SIZE)
-        delta = _vectors(slot + phase.slot_delta + self.value * 4)
+        k = slot + phase.slot_k + self.key_head * sizes.keys * 4
+        delta = sizes.vectors(slot + phase.slot_delta + self.value * 4)
         decay = (slot + phase.slot_decay).f32[self.head].splat()
-        with self.code.count(0, SIZE) as key:
-            _put(_row(target, key), _next(_vectors(_row(source, key)), k.f32[key], delta, decay))
+        with self.code.count(0, sizes.keys) as key:
+            row = sizes.vectors(sizes.row(source, key))
+            _put(sizes.row(target, key), _next(row, k.f32[key], delta, decay))
 
     def new(self, row: Value, source: Place, target: Value) -> None:
         """Write the step over a row of the pass."""
@@ -142,20 +170,45 @@ class _Piece:
         q, k = (self.row(name, self.key_head, row) for name in "qk")
         v, out = (self.row(name, self.head, row) + self.column for name in "vo")
         beta, decay = (getattr(phase, name)[row].f32[self.head].splat() for name in ("beta", "decay"))
-        given, minus = _given(code, source, k), -decay
-        delta = [beta * one.plus_product(minus, old) for one, old in zip(_vectors(v), given, strict=True)]
+        values = self.sizes.vectors(v)
+        if self.corrects:
+            given, minus = _given(code, self.sizes, source, k), -decay
+            values = [one.plus_product(minus, old) for one, old in zip(values, given, strict=True)]
+        delta = [beta * one for one in values]
         kept = self.kept.i64[row]
         with code.when(kept.differs(0)):
             _put((kept + phase.layer * phase.slot_bytes + phase.slot_delta + self.value * 4).place(), delta)
         with code.if_else(target.equals(NOWHERE).ir) as (nowhere, somewhere):
             with nowhere:
-                _put(out, _read(code, source, None, k, q, delta, decay))
+                _put(out, self.read(source, None, k, q, delta, decay))
             with somewhere:
-                _put(out, _read(code, source, self.place(target), k, q, delta, decay))
+                _put(out, self.read(source, self.place(target), k, q, delta, decay))
+
+    def read(
+        self, tile: Place, to: Place | None, k: Place, q: Place, delta: Vectors, decay: Value
+    ) -> Vectors:  # fmt: skip
+        """Write the state after a token to a place, or nowhere; return ``S^T q`` of it."""
+        sizes, sums = self.sizes, _Sums(self.code, self.sizes.columns)
+        for part, key in _keys(self.code, sizes):
+            row = _next(sizes.vectors(sizes.row(tile, key)), k.f32[key], delta, decay)
+            if to is not None:
+                _put(sizes.row(to, key), row)
+            sums.add(part, row, q.f32[key])
+        return sums.folded()
 
 
 def _walked(piece: PieceCode) -> None:
-    code, own = piece.code, _Piece(piece)
+    sizes = _Sizes(DELTA_SIZE, DELTA_SIZE, COLUMNS)
+    _write_steps(piece, _Piece(piece, sizes, DELTA_SIZE, corrects=True))
+
+
+def _scanned(piece: PieceCode) -> None:
+    sizes = _Sizes(piece.phase.keys, piece.phase.values, SCAN_COLUMNS)
+    _write_steps(piece, _Piece(piece, sizes, MOST_KEYS, corrects=False))
+
+
+def _write_steps(piece: PieceCode, own: _Piece) -> None:
+    code = piece.code
     steps = own.walk.i64[2].place()
     with code.count(0, own.walk.i64[3]) as number:
         step = steps + number * 32
@@ -169,10 +222,12 @@ def _walked(piece: PieceCode) -> None:
 
 
 MODULE = KernelModule("delta_walk")
-WALKED = MODULE.kernel(
-    "delta_walked", Per.WALKS, _walked, layer=NUMBER, heads=NUMBER, key_heads=ADDRESS, q=ROWS, k=ROWS, v=ROWS,
-    beta=ROWS, decay=ROWS, o=ROWS, slot_bytes=NUMBER, slot_k=NUMBER, slot_delta=NUMBER, slot_decay=NUMBER,
-)  # fmt: skip
-"""``layer`` is the number among the layers with a delta net, ``key_heads`` int64[heads] the head of keys of each
-head of values. q and k are float32[heads of keys * WIDEST, SIZE], v and o [heads * WIDEST, SIZE], beta and decay
+_FIELDS = {
+    "layer": NUMBER, "heads": NUMBER, "key_heads": ADDRESS, "q": ROWS, "k": ROWS, "v": ROWS, "beta": ROWS,
+    "decay": ROWS, "o": ROWS, "slot_bytes": NUMBER, "slot_k": NUMBER, "slot_delta": NUMBER, "slot_decay": NUMBER,
+}  # fmt: skip
+WALKED = MODULE.kernel("delta_walked", Per.WALKS, _walked, **_FIELDS)
+SCANNED = MODULE.kernel("scanned", Per.WALKS, _scanned, **_FIELDS, keys=NUMBER, values=NUMBER)
+"""``layer`` is the number among the layers with states, ``key_heads`` int64[heads] the head of keys of each
+head of values. q and k are float32[heads of keys * WIDEST, keys], v and o [heads * WIDEST, values], beta and decay
 [WIDEST, heads]. ``slot_bytes`` are those of a token's slot in a layer; k, delta and decay lie there in it."""

@@ -113,7 +113,10 @@ class GatedUnit(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> GatedUnit:
-        matrices = unit_matrices(tensors, shape.width, shape.sizes[layer].inner)
+        # Folders of granitemoehybrid name it as a mixture's shared expert, without a mixture, too.
+        end = "_shexp" if "ffn_down_shexp" in tensors and "ffn_down" not in tensors else ""
+        found = unit_matrices(tensors, shape.width, shape.sizes[layer].inner, end)
+        matrices = {name.removesuffix(end): matrix for name, matrix in found.items()}
         return cls(shape, layer, matrices, tensors.norms(shape.family.unit_norm, "post_ffw_norm"))
 
     def build(self, program: Program) -> None:

@@ -1,0 +1,190 @@
+"""Mamba-2: layers that keep a state in place of keys and values (Granite 4 hybrid).
+
+One product of a norm gives gates z, what a convolution over four tokens mixes (x, B and C), and a number per head
+that says how much is stored and forgotten. `delta_walk` goes through the tokens. What it finds, plus a share of x,
+is multiplied by silu(z), then gets a norm over each group of heads. Dao and Gu, 2024 (arXiv 2405.21060).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from draftwood.engines.cpu.blocks.block import Block
+from draftwood.engines.cpu.blocks.delta_walk import SCAN_COLUMNS, SCANNED, slot_places
+from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
+from draftwood.engines.cpu.blocks.product import add_into_x, add_product
+from draftwood.engines.cpu.code.records import (
+    ADDRESS,
+    BEFORE,
+    NUMBER,
+    OPTIONAL_ROWS,
+    REAL,
+    ROWS,
+    WIDEST,
+    KernelModule,
+    Per,
+    PieceCode,
+)  # fmt: skip
+from draftwood.engines.cpu.code.rounding import exponential, silu, softplus
+from draftwood.engines.cpu.code.values import LANES, Place, Value
+from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.tensors import LayerTensors
+from draftwood.engines.files.shapes import Shape
+from draftwood.errors import ModelError
+
+
+def _mixed(piece: PieceCode) -> None:
+    code, phase = piece.code, piece.phase
+    with piece.rows() as row:
+        before = piece.whole.before + row * (16 * BEFORE)
+        earlier = [(before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(BEFORE)]
+        rows = [*reversed(earlier), phase.x[row]]
+        inner, shared = phase.heads * phase.values, phase.groups * phase.keys
+        parts = (
+            (phase.v, code.whole(0), phase.heads, phase.values),
+            (phase.k, inner, phase.groups, phase.keys),
+            (phase.q, inner + shared, phase.groups, phase.keys),
+        )
+        for out, first, heads, size in parts:
+            with code.count(0, heads) as head, code.count(0, size, LANES) as i:
+                out[head * WIDEST + row].f32x16[i] = _convolved(piece, rows, first + head * size + i)
+        beta, decay = phase.beta[row], phase.decay[row]
+        with code.count(0, phase.heads, LANES) as i:
+            step = softplus(beta.f32x16[i] + phase.steps.f32x16[i])
+            beta.f32x16[i] = step
+            decay.f32x16[i] = exponential(phase.rates.f32x16[i] * step)
+        kept = piece.whole.kept.i64[row]
+        with code.when(kept.differs(0)):
+            _write_kept(piece, row, (kept + phase.layer * phase.slot_bytes).place())
+
+
+def _convolved(piece: PieceCode, rows: list[Place], at: Value) -> Value:
+    """Return ``silu(bias + conv(x))`` of 16 numbers."""
+    total = piece.phase.bias.f32x16[at]
+    for i, row in enumerate(rows):
+        tap = (piece.phase.factors + piece.phase.width * (4 * i)).f32x16[at]
+        total = total.plus_product(tap, row.f32x16[at])
+    return silu(total)
+
+
+def _write_kept(piece: PieceCode, row: Value, slot: Place) -> None:
+    """Copy what later passes need of a row to its slot; `delta_walk` adds the delta."""
+    code, phase = piece.code, piece.phase
+    with code.count(0, phase.width, LANES) as i:
+        slot.f32x16[i] = phase.x[row].f32x16[i]
+    with code.count(0, phase.groups) as head, code.count(0, phase.keys, LANES) as i:
+        (slot + phase.slot_k + head * phase.keys * 4).f32x16[i] = phase.k[head * WIDEST + row].f32x16[i]
+    with code.count(0, phase.heads, LANES) as i:
+        (slot + phase.slot_decay).f32x16[i] = phase.decay[row].f32x16[i]
+
+
+def _finished(piece: PieceCode) -> None:
+    code, phase = piece.code, piece.phase
+    inner = phase.heads * phase.values
+    with piece.rows() as row:
+        z, y = phase.gates[row], phase.y[row]
+        with code.count(0, phase.heads) as head:
+            o, x, share = (
+                phase.o[head * WIDEST + row],
+                phase.v[head * WIDEST + row],
+                phase.shares.f32[head].splat(),
+            )
+            with code.count(0, phase.values, LANES) as i:
+                at = head * phase.values + i
+                y.f32x16[at] = o.f32x16[i].plus_product(share, x.f32x16[i]) * silu(z.f32x16[at])
+        size = inner // phase.groups
+        with code.count(0, phase.groups) as group:
+            _write_norm(piece, y, group * size, size)
+        write_records(piece, row, inner)
+
+
+def _write_norm(piece: PieceCode, y: Place, first: Value, size: Value) -> None:
+    """Write the norm of ``size`` numbers of a row in their place."""
+    code, phase = piece.code, piece.phase
+    total = code.variable(code.real(0.0, LANES))
+    with code.count(first, first + size, LANES) as i:
+        total.now = total.now.plus_product(y.f32x16[i], y.f32x16[i])
+    scale = (1.0 / (total.now.sum() / size.real() + phase.epsilon).sqrt()).splat()
+    with code.count(first, first + size, LANES) as i:
+        y.f32x16[i] = y.f32x16[i] * scale * phase.weight.f32x16[i]
+
+
+MODULE = KernelModule("mamba")
+_SIZES = {"heads": NUMBER, "groups": NUMBER, "keys": NUMBER, "values": NUMBER}
+_MIXED = MODULE.kernel(
+    "mamba_mixed", Per.ROWS, _mixed, **_SIZES, x=ROWS, width=NUMBER, layer=NUMBER, factors=ADDRESS, bias=ADDRESS,
+    rates=ADDRESS, steps=ADDRESS, q=ROWS, k=ROWS, v=ROWS, beta=ROWS, decay=ROWS, slot_bytes=NUMBER,
+    slot_k=NUMBER, slot_decay=NUMBER,
+)  # fmt: skip
+"""From rows x of ``width`` numbers the v, k and q (x, B, C) that `delta_walk` reads, by a convolution with
+``factors`` float32[4, width]; beta, which was a product, becomes the step, decay what is left of a state, with
+``rates`` (ssm_a) and ``steps`` (ssm_dt). What later passes need is kept where the pass's record says so."""
+_FINISHED = MODULE.kernel(
+    "mamba_finished", Per.ROWS, _finished, **_SIZES, o=ROWS, v=ROWS, gates=ROWS, shares=ADDRESS, weight=ADDRESS,
+    epsilon=REAL, y=ROWS, out=OPTIONAL_ROWS,
+)  # fmt: skip
+"""``y = norm((o + shares * v) * silu(gates))``, a norm of each group; also as records to out if it is given."""
+
+
+class Mamba(Block):
+    """Mamba-2 of a layer, in place of attention."""
+
+    hub_names: ClassVar = {
+        "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.dt_bias": "ssm_dt.bias",
+        "mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.norm": "ssm_norm", "mamba.out_proj": "ssm_out",
+    }  # fmt: skip
+
+    @classmethod
+    def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Mamba:
+        width, heads, inner = shape.width, shape.states.heads, shape.states.inner
+        every, first, matrices = inner + shape.convolved + heads, 0, {}
+        for name, outputs in (("gates", inner), ("mixed", shape.convolved), ("step", heads)):
+            matrices[f"ssm_in {name}"] = tensors.part("ssm_in", (every, width), first + np.arange(outputs))
+            first += outputs
+        matrices["ssm_out"] = tensors.part("ssm_out", (width, inner))
+        factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
+        rates = tensors.flat("ssm_a", heads, "")
+        if not np.all(np.isfinite(rates) & (rates <= 0)):
+            raise ModelError(f"ssm_a of layer {layer} has numbers that are not below 0: get the file again")
+        vectors = tensors.norms("attn_norm", "post_attention_norm") | {
+            "ssm_conv1d": factors.T.copy().ravel(),
+            "ssm_conv1d.bias": tensors.bias("ssm_conv1d", shape.convolved),
+            "ssm_a": rates, "ssm_d": tensors.flat("ssm_d", heads, ""),
+            "ssm_dt.bias": tensors.bias("ssm_dt", heads), "ssm_norm": tensors.flat("ssm_norm", inner),
+        }  # fmt: skip
+        return cls(shape, layer, matrices, vectors)
+
+    def build(self, program: Program) -> None:
+        shape, states, vectors = self.shape, self.shape.states, self.vectors
+        z, mixed, step, out = self.matrices.values()
+        inputs = add_norm_before(program, vectors.get("attn_norm"), [z, mixed, step])
+        gates = program.shared("gates of states", states.inner)
+        rows: dict[str, Any] = {
+            name: program.shared(f"{name} of states", states.heads) for name in ("beta", "decay")
+        }
+        for matrix, y in ((z, gates), (mixed, program.inputs), (step, rows["beta"])):
+            add_product(program, matrix, inputs, y, joined=matrix is not z)
+        sizes = {name: getattr(states, name) for name in ("heads", "groups", "keys", "values")}
+        for name, size, count in (("q", "keys", "groups"), ("k", "keys", "groups"), ("v", "values", "heads")):
+            rows[name] = program.shared(f"{name} of states", sizes[size], sizes[count] * WIDEST)
+        o = program.shared("o of states", states.values, states.heads * WIDEST)
+        slot = {name: 4 * at for name, at in slot_places(shape).items()}
+        rows |= {"layer": program.take_inputs(), "slot_bytes": slot["size"]}
+        rows |= {f"slot_{name}": slot[name] for name in ("k", "decay")}
+        program.add(
+            _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, factors=vectors["ssm_conv1d"],
+            bias=vectors["ssm_conv1d.bias"], rates=vectors["ssm_a"], steps=vectors["ssm_dt.bias"], **sizes, **rows,
+        )  # fmt: skip
+        key_heads = np.arange(states.heads) // (states.heads // states.groups)
+        program.add(
+            SCANNED, pieces=states.inner // SCAN_COLUMNS, key_heads=key_heads, o=o, slot_delta=slot["delta"],
+            heads=states.heads, keys=states.keys, values=states.values, **rows,
+        )  # fmt: skip
+        found = program.shared_inputs("heads of states", states.inner)
+        program.add(
+            _FINISHED, row=states.inner, **sizes, o=o, v=rows["v"], gates=gates, shares=vectors["ssm_d"],
+            weight=vectors["ssm_norm"], epsilon=shape.epsilon, y=found.plain, out=found.records_for(out),
+        )  # fmt: skip
+        add_into_x(program, out, found, None)
