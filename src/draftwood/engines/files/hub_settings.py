@@ -59,7 +59,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,), "moe_norm_min": (1e-12,),
     "mamba_conv_bias": (None, True), "mamba_proj_bias": (None, False),
-    "time_step_limit": (None, [0.0, math.inf], (0.0, math.inf)),
+    "time_step_limit": (None, [0.0, math.inf], (0.0, math.inf), [0.0, {"__float__": "Infinity"}]),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
