@@ -84,11 +84,9 @@ def records(x):
 
 
 def stored(total, y, bias, *, adds):
-    """Return ``y + scale * total``, or ``scale * total + bias``, the scale being 0.37."""
-    if adds:
-        return fma(total, F(0.37), y)
-    found = total * F(0.37)
-    return found if bias is None else found + bias
+    """Return ``scale * (total + bias)``, or y plus that where it ``adds``, the scale being 0.37."""
+    sums = total if bias is None else total + bias
+    return fma(sums, F(0.37), y) if adds else sums * F(0.37)
 
 
 @pytest.mark.parametrize(("kind", "name"), rest_is_slow(CASES, *QUICK))
