@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from draftwood.engines.files.formats import TILE, padded
 from draftwood.engines.files.gguf_file import GgufFile, Tensor
 from draftwood.engines.files.gguf_types import growth, kind_of
 from draftwood.engines.files.hub_model import HubModel, weights_of
@@ -115,7 +114,7 @@ def _context(file: GgufFile | HubModel) -> int:
         HubTokenizer(file.path)
     shape = Weights(file, kernels(None)).shape
     owners = {one.source: one for one in shape.sizes if one.kv_heads}
-    return sum(one.kv_heads * 2 * (one.head_size + padded(one.head_size, TILE)) for one in owners.values())
+    return sum(one.cell_bytes for one in owners.values())
 
 
 def _size(tensor: Tensor) -> int:

@@ -37,6 +37,7 @@ from tests.engines.cpu.tiny_families import (
     VOCAB,
     build,
     config_of,
+    metadata_of,
     scores_of,
     sizes_of,
     tensors_of,
@@ -100,10 +101,8 @@ LATENT = {
 @pytest.mark.parametrize("key", LATENT)
 def test_numbers_of_latent_attention_that_are_refused(key):
     value, sentence = LATENT[key]
-    said = sizes_of(config_of("glm4-flash")) | TINY["glm4-flash"].keys | {key: value}
-    metadata = {f"deepseek2.{name}": one for name, one in said.items() if one is not None}
     with pytest.raises(ModelError, match=sentence):
-        shape_of(metadata | {"general.architecture": "deepseek2"}, VOCAB)
+        shape_of(metadata_of("glm4-flash", {key: value}), VOCAB)
 
 
 def test_published_folders_of_qwen3vlmoe_have_experts_transposed(folders, tmp_path):
@@ -561,10 +560,8 @@ def test_a_least_sum_of_shares_that_is_not_the_usual_one_is_refused():
     ],
 )
 def test_lfm2moe_s_numbers_that_are_refused(said, error, sentence):
-    given = sizes_of(config_of("lfm2moe")) | TINY["lfm2moe"].keys | said
-    metadata = {f"lfm2moe.{name}": value for name, value in given.items() if value is not None}
     with pytest.raises(error, match=sentence):
-        shape_of(metadata | {"general.architecture": "lfm2moe"}, VOCAB)
+        shape_of(metadata_of("lfm2moe", said), VOCAB)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from draftwood.engines.files.hub_settings import settings_of
 from draftwood.engines.files.shapes import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import FLIP, IDS, read
-from tests.engines.cpu.tiny_families import TINY, VOCAB, build, config_of, scores_of, sizes_of
+from tests.engines.cpu.tiny_families import VOCAB, build, config_of, metadata_of, scores_of
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,5 @@ def test_settings_that_are_refused(name, settings, sentence):
 @pytest.mark.parametrize("pattern", [3, [True] * 4, [1, 0, 1, 0, 1], "all"])
 def test_patterns_that_make_no_sense_are_refused(pattern):
     key = "attention.rope_pattern"
-    given = sizes_of(config_of("granite_swa")) | TINY["granite_swa"].keys | {key: pattern}
-    metadata = {f"granite_swa.{name}": value for name, value in given.items() if value is not None}
     with pytest.raises(ModelError, match=f"{key} is .*: get the file again"):
-        shape_of(metadata | {"general.architecture": "granite_swa"}, VOCAB)
+        shape_of(metadata_of("granite_swa", {key: pattern}), VOCAB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import draftwood
 from draftwood.api.draft_models import DraftModels, with_models
 from draftwood.drafters.head.drafter import MtpDrafter
 from draftwood.drafters.load import load
+from draftwood.engines.cpu.head.mtp import MtpWeights
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import NEXT
 from draftwood.engines.files.gguf_file import GgufFile
@@ -142,3 +144,11 @@ def test_a_folder_has_the_block_too(tmp_path):
 def test_a_block_that_lacks_a_tensor_is_damaged(tmp_path):
     with pytest.raises(ModelError, match=r"no tensor blk.2.nextn.eh_proj.weight"):
         CpuTarget(written(tmp_path, "qwen3", ["eh_proj"]))
+
+
+def test_tokens_that_are_never_chosen_may_lie_beyond_those_that_it_scores(target, monkeypatch):
+    weights = target.model.weights
+    own = weights.next_layer
+    odd = own._replace(shape=replace(own.shape, suppressed=(10 * VOCAB,)))
+    monkeypatch.setattr(weights, "next_layer", odd)
+    MtpWeights(weights).program(target.model.kernels)

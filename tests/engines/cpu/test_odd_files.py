@@ -199,12 +199,16 @@ def test_yarn_between_the_usual_and_none_is_refused(tmp_path):
         path.unlink()
 
 
-def test_vectors_of_what_are_no_numbers_are_refused(tmp_path):
-    model = build("lfm2moe")
-    tensors = tensors_of("lfm2moe", model)
-    tensors["blk.3.exp_probs_b.bias"][0] = np.nan  # its experts would be left out
-    path = write(tmp_path / "nan.gguf", "lfm2moe", tensors, model.config)
-    with pytest.raises(ModelError, match=r"blk.3.exp_probs_b.bias in .* \(NaN\): get"):
+@pytest.mark.parametrize(
+    ("name", "vector"), [("lfm2moe", "blk.3.exp_probs_b.bias"), ("granitehybrid", "blk.0.ssm_d")]
+)
+def test_vectors_of_what_are_no_numbers_are_refused(name, vector, tmp_path):
+    """Of a router's bias an expert would be left out, and nothing be odd to see."""
+    model = build(name)
+    tensors = tensors_of(name, model)
+    tensors[vector].flat[0] = np.nan
+    path = write(tmp_path / "nan.gguf", name, tensors, model.config)
+    with pytest.raises(ModelError, match=rf"{vector} in .* \(NaN\): get"):
         CpuTarget(path)
 
 

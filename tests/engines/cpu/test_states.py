@@ -16,7 +16,7 @@ from draftwood.errors import ModelError, UnsupportedModelError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import equal
 from tests.engines.cpu.test_families import IDS, read
-from tests.engines.cpu.tiny_families import TINY, VOCAB, build, config_of, sizes_of, tensors_of, write
+from tests.engines.cpu.tiny_families import VOCAB, build, config_of, metadata_of, tensors_of, write
 from tests.oracles.cpu_arithmetic import F, softplus
 
 TEXT = np.random.default_rng(0).integers(0, 300, 1000).tolist()
@@ -223,10 +223,8 @@ def test_a_folder_of_several_parts_is_its_model_of_texts(model_, head, eyes, tmp
     ],
 )
 def test_numbers_that_are_refused(said, error, sentence):
-    given = sizes_of(config_of("qwen35")) | TINY["qwen35"].keys | said
-    metadata = {f"qwen35.{name}": value for name, value in given.items() if value is not None}
     with pytest.raises(error, match=sentence):
-        shape_of(metadata | {"general.architecture": "qwen35"}, VOCAB)
+        shape_of(metadata_of("qwen35", said), VOCAB)
 
 
 @pytest.mark.parametrize(

@@ -774,6 +774,14 @@ def write(
 _USED = ("num_experts_per_tok", "moe_k", "top_k_experts")  # names of one number
 
 
+def metadata_of(name: str, odd: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file says of a tiny model, but for ``odd`` numbers; None: the file leaves it out."""
+    tiny = TINY[name]
+    given = sizes_of(config_of(name)) | tiny.keys | odd
+    said = {f"{tiny.architecture}.{key}": value for key, value in given.items() if value is not None}
+    return said | {"general.architecture": tiny.architecture}
+
+
 def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
     config = config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

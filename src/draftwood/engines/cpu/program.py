@@ -16,7 +16,7 @@ from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROW
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.phases import Phase, limits
-from draftwood.engines.files.formats import GROUP, TILE, padded
+from draftwood.engines.files.formats import GROUP, padded
 from draftwood.engines.files.shapes import Shape, query_growth, rotary_table
 
 Vector = NDArray[np.float32]
@@ -67,7 +67,7 @@ class Program:
         self._cells = dict[int, int]()  # where the keys of a layer of attention lie in a page
         self.cell_bytes = 0  # of a page: the cells of the layers that have taken theirs so far
         self.runs = list[list[int]]()  # of layers with cells of one size: see `code.cells`
-        self._part_numbers = max(one.heads * (padded(one.head_size, TILE) + PART_HEAD) for one in shape.sizes)
+        self._part_numbers = max(one.heads * (one.head_room + PART_HEAD) for one in shape.sizes)
         self.convolutions = 0  # layers that have added theirs so far
         self.x, self.plain, self.rounded = floats(shape.width), floats(shape.width), records(shape.width)
         self.slot_rows = WIDEST * max(1, shape.used)  # rows of a gated unit: one per row and chosen expert
@@ -132,12 +132,11 @@ class Program:
         """Return where the keys that a layer of attention reads lie in a page, in bytes from its beginning."""
         sizes = self.shape.sizes[layer]
         if sizes.source not in self._cells:
-            room = padded(sizes.head_size, TILE)
             self._cells[sizes.source] = self.cell_bytes
             if not self.runs or self.runs[-1][2] != sizes.head_size:
-                self.runs.append([self.cell_bytes, 0, sizes.head_size, room])
+                self.runs.append([self.cell_bytes, 0, sizes.head_size, sizes.head_room])
             self.runs[-1][1] += sizes.kv_heads
-            self.cell_bytes += sizes.kv_heads * (sizes.head_size + room) * 2 * PAGE
+            self.cell_bytes += sizes.cell_bytes * PAGE
         return self._cells[sizes.source]
 
     def take_inputs(self) -> int:

@@ -63,16 +63,26 @@ class Tensors:
     def vectors(self, name: str, shape: tuple[int, ...]) -> Vector:
         """Return vectors, of a tensor of this shape, each padded with zeros to a multiple of 32."""
         tensor = self.tensor(name)
-        if tensor.shape not in (shape, (1, *shape)) or tensor.kind not in FLOATS:
+        return self._vectors(tensor, shape, fits=tensor.shape in (shape, (1, *shape)))
+
+    def flat(self, name: str, size: int) -> Vector:
+        """Return a vector whose axes files have written in several ways, padded with zeros to a multiple of 32."""
+        tensor = self.tensor(name)
+        return self._vectors(tensor, (size,), fits=prod(tensor.shape) == size)
+
+    def _vectors(self, tensor: Tensor, shape: tuple[int, ...], *, fits: bool) -> Vector:
+        if not fits or tensor.kind not in FLOATS:
             floats = " x ".join(map(str, shape))
             raise ModelError(
-                f"{name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {floats} floats: "
+                f"{tensor.name} in {self.file.path} is {tensor.kind} {tensor.shape}, not {floats} floats: "
                 "get the file again"
             )
         found = np.zeros((*shape[:-1], padded(shape[-1])), dtype=np.float32)
-        found[..., : shape[-1]] = read_floats(tensor.kind, tensor.data)
+        found[..., : shape[-1]] = read_floats(tensor.kind, tensor.data).reshape(shape)
         if np.isnan(found).any():  # scores might still be finite, and chosen experts any
-            raise ModelError(f"{name} in {self.file.path} has numbers that are none (NaN): get the file again")
+            raise ModelError(
+                f"{tensor.name} in {self.file.path} has numbers that are none (NaN): get the file again"
+            )
         return found
 
     def floats(self, matrix: Matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -185,14 +195,8 @@ class LayerTensors:
         return read_floats(tensor.kind, tensor.data).reshape(shape)
 
     def flat(self, name: str, size: int, ending: str = ".weight") -> Vector:
-        """Return so many floats, whose axes files have written in several ways, padded with zeros as a vector."""
-        full = f"{self._start}{name}{ending}"
-        tensor = self._every.tensor(full)
-        if prod(tensor.shape) != size or tensor.kind not in FLOATS:
-            raise ModelError(f"{full} is {tensor.kind} {tensor.shape}, not {size} floats: get the file again")
-        found = np.zeros(padded(size), dtype=np.float32)
-        found[:size] = read_floats(tensor.kind, tensor.data).ravel()
-        return found
+        """Return a vector whose axes files have written in several ways."""
+        return self._every.flat(f"{self._start}{name}{ending}", size)
 
     def norms(self, before: str, after: str) -> dict[str, Vector]:
         """Return the norms around a block that the family has, of these names; files may have another one."""

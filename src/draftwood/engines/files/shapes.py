@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.files.families import FAMILIES, GATINGS, Family
+from draftwood.engines.files.formats import TILE, padded
 from draftwood.errors import ModelError, UnsupportedModelError
 
 MOST_LAYERS, MOST_WIDTH = 1024, 1 << 20
@@ -51,6 +52,16 @@ class LayerSizes:
     rotary: int  # numbers of a head that are rotated, the first ones
     inner: int  # of the gated unit (gated MLP); 0: the layer has none
     source: int  # the layer whose keys and values it reads: itself, or an earlier one
+
+    @property
+    def head_room(self) -> int:
+        """Numbers that a head of values takes in a cell: its size, rounded up to whole tiles."""
+        return padded(self.head_size, TILE)
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of the keys and values of one token, in float16."""
+        return self.kv_heads * (self.head_size + self.head_room) * 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,10 @@ from draftwood.engines.cpu.code.records import (
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
 from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
-from draftwood.engines.cpu.program import Inputs, Program
+from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.families import Family
-from draftwood.engines.files.formats import GROUP, TILE, padded
+from draftwood.engines.files.formats import GROUP
 from draftwood.engines.files.shapes import LayerSizes, Shape
 
 
@@ -278,33 +278,43 @@ class Attention(Block):
                 width = heads if rows is q else keys
                 add_norm(program, NORM, rows, vectors[name], width=width, y=rows, out=None, joined=rows is k)
         of_heads = shape.family.head_norm in ("head", "turned")
-        sizes: dict[str, Any] = {
-            "heads": own.heads, "head_size": own.head_size, "head_room": padded(own.head_size, TILE)
-        }  # fmt: skip
-        both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(self.layer)}
         has_keys = "attn_k" in self.matrices
-        program.add(
-            TURNED, pieces=own.kv_heads, **both, q=q, k=k if has_keys else None, v=v if has_keys else None,
-            epsilon=shape.epsilon, rotary=own.rotary, norm_q=vectors["attn_q_norm"] if of_heads else None,
+        found, output = program.shared_inputs("heads", heads), self.matrices["attn_output"]
+        add_heads(
+            program, self.layer, q, found.plain, out=found.records_for(output), gates=gates,
+            sinks=vectors.get("attn_sinks"), k=k if has_keys else None, v=v if has_keys else None,
+            norm_q=vectors["attn_q_norm"] if of_heads else None,
             norm_k=vectors["attn_k_norm"] if of_heads and has_keys else None,
             norm_v=np.ones(own.head_size, dtype=np.float32) if shape.family.value_norm else None,
-            values_of_keys="attn_v" not in self.matrices,
-            turns=program.tables[shape.is_local(self.layer)] if shape.turning[self.layer] else None,
-            scale_q=shape.query_scale, norm_last=shape.family.head_norm == "turned",
-            growth=program.growth if shape.growth else None,
-        )  # fmt: skip
-        program.add(
-            ATTENTION, pieces=own.kv_heads * SHARES, **both, q=q, window=shape.windows[self.layer],
-            soft_cap=shape.attention_cap, parts=program.parts,
-        )  # fmt: skip
-        found = program.shared_inputs("heads", heads)
-        output = self.matrices["attn_output"]
-        program.add(
-            JOINED, row=heads, **sizes, parts=program.parts, gates=gates, sinks=vectors.get("attn_sinks"),
-            y=found.plain, out=found.records_for(output),
+            values_of_keys="attn_v" not in self.matrices, norm_last=shape.family.head_norm == "turned",
         )  # fmt: skip
         norm = vectors.get("post_attention_norm")
         add_into_x(program, output, found, norm, vectors.get("attn_output.bias"))
+
+
+def add_heads(
+    program: Program, layer: int, q: Buffer, y: Buffer, *, out: Buffer | None, gates: Buffer | None,
+    sinks: Vector | None, **turned: Any,
+) -> None:  # fmt: skip
+    """Add what the heads of a layer do: queries q become results y, also records in ``out`` if it is given.
+
+    ``gates`` and ``sinks`` are as of `JOINED`, ``turned`` as of `TURNED`: keys, values, and which norms they get.
+    """
+    shape, own = program.shape, program.shape.sizes[layer]
+    sizes: dict[str, Any] = {"heads": own.heads, "head_size": own.head_size, "head_room": own.head_room}
+    both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(layer)}
+    program.add(
+        TURNED, pieces=own.kv_heads, **both, **turned, q=q, epsilon=shape.epsilon, rotary=own.rotary,
+        turns=program.tables[shape.is_local(layer)] if shape.turning[layer] else None, scale_q=shape.query_scale,
+        growth=program.growth if shape.growth else None,
+    )  # fmt: skip
+    program.add(
+        ATTENTION, pieces=own.kv_heads * SHARES, **both, q=q, window=shape.windows[layer],
+        soft_cap=shape.attention_cap, parts=program.parts,
+    )  # fmt: skip
+    program.add(
+        JOINED, row=own.heads * own.head_size, **sizes, parts=program.parts, gates=gates, sinks=sinks, y=y, out=out
+    )  # fmt: skip
 
 
 def _order(family: Family, sizes: LayerSizes, heads: int, *, halves: bool) -> NDArray[np.intp] | None:

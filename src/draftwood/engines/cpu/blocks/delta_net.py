@@ -9,18 +9,17 @@ silu(gate). Gated delta networks: Yang et al., 2024 (arXiv 2412.06464).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.delta_walk import COLUMNS, WALKED, slot_places
+from draftwood.engines.cpu.blocks.delta_walk import COLUMNS, WALKED, rates_of, slot_places, state_rows, write_kept
 from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
-    BEFORE,
     NUMBER,
     OPTIONAL_ROWS,
     REAL,
@@ -29,6 +28,7 @@ from draftwood.engines.cpu.code.records import (
     KernelModule,
     Per,
     PieceCode,
+    inputs_before,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import exponential, sigmoid, silu, softplus
 from draftwood.engines.cpu.code.values import LANES, Place, Value
@@ -37,15 +37,12 @@ from draftwood.engines.cpu.program import Program, Vector
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.shapes import DELTA_SIZE as SIZE
 from draftwood.engines.files.shapes import Shape
-from draftwood.errors import ModelError
 
 
 def _mixed(piece: PieceCode) -> None:
     phase = piece.phase
     with piece.rows() as row:
-        before = piece.whole.before + row * (16 * BEFORE)
-        earlier = [(before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(BEFORE)]
-        rows = [*reversed(earlier), phase.x[row]]
+        rows = [*reversed(inputs_before(piece, row)), phase.x[row]]
         for name, first in (("q", piece.code.whole(0)), ("k", phase.keys)):
             with piece.code.count(0, phase.keys) as head:
                 found = _convolved(piece, rows, first + head)
@@ -53,9 +50,7 @@ def _mixed(piece: PieceCode) -> None:
         with piece.code.count(0, phase.heads) as head:
             _put(phase.v[head * WIDEST + row], _convolved(piece, rows, phase.keys * 2 + head))
         _write_gates(piece, row)
-        kept = piece.whole.kept.i64[row]
-        with piece.code.when(kept.differs(0)):
-            _write_kept(piece, row, (kept + phase.layer * phase.slot_bytes).place())
+        write_kept(piece, row, phase.keys, SIZE)
 
 
 def _put(place: Place, values: list[Value]) -> None:
@@ -98,17 +93,6 @@ def _write_gates(piece: PieceCode, row: Value) -> None:
         beta.f32x16[i] = sigmoid(beta.f32x16[i])
         step = softplus(decay.f32x16[i] + phase.steps.f32x16[i])
         decay.f32x16[i] = exponential(phase.rates.f32x16[i] * step)
-
-
-def _write_kept(piece: PieceCode, row: Value, slot: Place) -> None:
-    """Copy what later passes need of a row to its slot; `delta_walk` adds the delta."""
-    code, phase = piece.code, piece.phase
-    with code.count(0, phase.width, LANES) as i:
-        slot.f32x16[i] = phase.x[row].f32x16[i]
-    with code.count(0, phase.keys) as head, code.count(0, SIZE, LANES) as i:
-        (slot + phase.slot_k + head * (4 * SIZE)).f32x16[i] = phase.k[head * WIDEST + row].f32x16[i]
-    with code.count(0, phase.heads, LANES) as i:
-        (slot + phase.slot_decay).f32x16[i] = phase.decay[row].f32x16[i]
 
 
 def _finished(piece: PieceCode) -> None:
@@ -186,12 +170,9 @@ class DeltaNet(Block):
             "ssm_out": tensors.part("ssm_out", (width, values)),
         }
         factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
-        rates = tensors.vector("ssm_a", heads, "")
-        if not np.all(np.isfinite(rates) & (rates <= 0)):
-            raise ModelError(f"ssm_a of layer {layer} has numbers that are not below 0: get the file again")
         vectors = tensors.norms("attn_norm", "post_attention_norm") | {
-            "ssm_conv1d": factors.T.copy().ravel(), "ssm_a": rates, "ssm_dt.bias": tensors.bias("ssm_dt", heads),
-            "ssm_norm": tensors.vector("ssm_norm", SIZE),
+            "ssm_conv1d": factors.T.copy().ravel(), "ssm_a": rates_of(tensors, shape, layer),
+            "ssm_dt.bias": tensors.bias("ssm_dt", heads), "ssm_norm": tensors.vector("ssm_norm", SIZE),
         }  # fmt: skip
         head, per = np.arange(heads), heads // shape.states.groups
         # The converter to GGUF reorders heads of values in some families; folders have them as they were trained.
@@ -203,23 +184,19 @@ class DeltaNet(Block):
         qkv, gate, beta, alpha, out = self.matrices.values()
         inputs = add_norm_before(program, vectors.get("attn_norm"), [qkv, gate, beta, alpha])
         gates = program.shared("gates of states", heads * SIZE)
-        rows: dict[str, Any] = {name: program.shared(f"{name} of states", heads) for name in ("beta", "decay")}
+        rows = state_rows(program)
         add_product(program, qkv, inputs, program.inputs)
         for matrix, y in ((gate, gates), (beta, rows["beta"]), (alpha, rows["decay"])):
             add_product(program, matrix, inputs, y, joined=True)
-        for name, count in (("q", shape.states.groups), ("k", shape.states.groups), ("v", heads)):
-            rows[name] = program.shared(f"{name} of states", SIZE, count * WIDEST)
         o = program.shared("o of states", SIZE, heads * WIDEST)
-        slot = {name: 4 * at for name, at in slot_places(shape).items()}
-        rows |= {"layer": program.take_inputs(), "heads": heads, "slot_bytes": slot["size"]}
-        rows |= {f"slot_{name}": slot[name] for name in ("k", "decay")}
         program.add(
             _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, keys=shape.states.groups,
             factors=vectors["ssm_conv1d"], rates=vectors["ssm_a"], steps=vectors["ssm_dt.bias"],
             epsilon=shape.epsilon, **rows,
         )  # fmt: skip
         program.add(
-            WALKED, pieces=values // COLUMNS, key_heads=self._key_heads, o=o, slot_delta=slot["delta"], **rows
+            WALKED, pieces=values // COLUMNS, key_heads=self._key_heads, o=o,
+            slot_delta=4 * slot_places(shape)["delta"], **rows,
         )  # fmt: skip
         found = program.shared_inputs("heads of states", heads * SIZE)
         program.add(

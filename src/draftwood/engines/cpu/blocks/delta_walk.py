@@ -18,13 +18,19 @@ over tokens, so bits do not depend on how many a pass has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from draftwood.engines.cpu.code.emit import Code
 from draftwood.engines.cpu.code.records import ADDRESS, NUMBER, ROWS, WIDEST, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.values import F32, LANES, Place, Value, Variable
+from draftwood.engines.cpu.program import Program, Vector
+from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.cpu.walk import NOWHERE, OWN, PLACES
+from draftwood.engines.files.formats import padded
 from draftwood.engines.files.shapes import DELTA_SIZE, MOST_KEYS, Shape
+from draftwood.errors import ModelError
 
 COLUMNS, SCAN_COLUMNS = 32, 16
 """Columns of a tile in delta nets and in Mamba-2. Its 16 KiB at most fit into the first-level cache twice."""
@@ -65,12 +71,41 @@ def slot_places(shape: Shape) -> dict[str, int]:
     states = shape.states
     delta = shape.convolved + states.groups * states.keys
     decay = delta + states.inner
-    return {
-        "k": shape.convolved,
-        "delta": delta,
-        "decay": decay,
-        "size": decay + -(-states.heads // LANES) * LANES,
-    }
+    return {"k": shape.convolved, "delta": delta, "decay": decay, "size": decay + padded(states.heads, LANES)}
+
+
+def rates_of(tensors: LayerTensors, shape: Shape, layer: int) -> Vector:
+    """Return how fast the states of a layer's heads fade; `ModelError` for numbers with which they would grow."""
+    rates = tensors.flat("ssm_a", shape.states.heads, "")
+    if not np.all(np.isfinite(rates) & (rates <= 0)):
+        raise ModelError(f"ssm_a of layer {layer} has numbers that are not below 0: get the file again")
+    return rates
+
+
+def state_rows(program: Program) -> dict[str, Any]:
+    """Return fields that phases of a layer with states read: rows of all heads, and where things lie in a slot."""
+    states = program.shape.states
+    numbers, keys = (states.heads, WIDEST), (states.keys, states.groups * WIDEST)
+    values = states.values, states.heads * WIDEST
+    sizes = {"beta": numbers, "decay": numbers, "q": keys, "k": keys, "v": values}
+    rows = {name: program.shared(f"{name} of states", *size) for name, size in sizes.items()}
+    slot = {name: 4 * at for name, at in slot_places(program.shape).items()}
+    places = {"slot_bytes": slot["size"], "slot_k": slot["k"], "slot_decay": slot["decay"]}
+    return {**rows, **places, "heads": states.heads, "layer": program.take_inputs()}
+
+
+def write_kept(piece: PieceCode, row: Value, groups: Value, keys: _Size) -> None:
+    """Copy what later passes need of a row to its slot, where it has one; the walk adds the delta."""
+    code, phase = piece.code, piece.phase
+    kept = piece.whole.kept.i64[row]
+    with code.when(kept.differs(0)):
+        slot = (kept + phase.layer * phase.slot_bytes).place()
+        with code.count(0, phase.width, LANES) as i:
+            slot.f32x16[i] = phase.x[row].f32x16[i]
+        with code.count(0, groups) as head, code.count(0, keys, LANES) as i:
+            (slot + phase.slot_k + head * (keys * 4)).f32x16[i] = phase.k[head * WIDEST + row].f32x16[i]
+        with code.count(0, phase.heads, LANES) as i:
+            (slot + phase.slot_decay).f32x16[i] = phase.decay[row].f32x16[i]
 
 
 def state_sizes(shape: Shape) -> tuple[int, int]:

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from draftwood.engines.cpu.blocks.attention import JOINED, TURNED
-from draftwood.engines.cpu.blocks.attention_parts import ATTENTION, SHARES
+from draftwood.engines.cpu.blocks.attention import add_heads
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import NORM, ROUNDED, add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product, tiles_per_piece
@@ -140,29 +139,12 @@ class LatentAttention(Block):
 
     def _attended(self, program: Program, q: Buffer, k: Buffer) -> Buffer:
         """Add attention of these queries; returns what each head found. Values are the keys themselves."""
-        shape, one = self.shape, self.shape.sizes[self.layer]
-        sizes: dict[str, Any] = {"heads": one.heads, "head_size": one.head_size, "head_room": one.head_size}
-        both = sizes | {"kv_heads": 1, "page_layer": program.take_cells(self.layer)}
-        program.add(
-            TURNED, pieces=1, **both, q=q, k=k, v=k, epsilon=shape.epsilon, rotary=one.rotary, norm_q=None,
-            norm_k=None, norm_v=None, values_of_keys=False, turns=program.tables[False],
-            scale_q=shape.query_scale, norm_last=False,
-            growth=program.growth if shape.growth else None,
-        )  # fmt: skip
-        program.add(
-            ATTENTION, pieces=SHARES, **both, q=q, window=0, soft_cap=shape.attention_cap, parts=program.parts
-        )
+        one = self.shape.sizes[self.layer]
         found = program.shared("latent heads", one.heads * one.head_size)
-        program.add(
-            JOINED,
-            row=one.heads * one.head_size,
-            **sizes,
-            parts=program.parts,
-            gates=None,
-            sinks=None,
-            y=found,
-            out=None,
-        )
+        add_heads(
+            program, self.layer, q, found, out=None, gates=None, sinks=None, k=k, v=k, norm_q=None, norm_k=None,
+            norm_v=None, values_of_keys=False, norm_last=False,
+        )  # fmt: skip
         return found
 
     def _add_each(self, program: Program, name: str, x: Buffer, x_head: int, y: Buffer, y_head: int) -> None:

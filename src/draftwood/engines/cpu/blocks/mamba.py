@@ -12,12 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from draftwood.engines.cpu.blocks.block import Block
-from draftwood.engines.cpu.blocks.delta_walk import SCAN_COLUMNS, SCANNED, slot_places
+from draftwood.engines.cpu.blocks.delta_walk import (
+    SCAN_COLUMNS,
+    SCANNED,
+    rates_of,
+    slot_places,
+    state_rows,
+    write_kept,
+)
 from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
-    BEFORE,
     NUMBER,
     OPTIONAL_ROWS,
     REAL,
@@ -26,21 +32,19 @@ from draftwood.engines.cpu.code.records import (
     KernelModule,
     Per,
     PieceCode,
+    inputs_before,
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import exponential, silu, softplus
 from draftwood.engines.cpu.code.values import LANES, Place, Value
 from draftwood.engines.cpu.program import Program
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.shapes import Shape
-from draftwood.errors import ModelError
 
 
 def _mixed(piece: PieceCode) -> None:
     code, phase = piece.code, piece.phase
     with piece.rows() as row:
-        before = piece.whole.before + row * (16 * BEFORE)
-        earlier = [(before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(BEFORE)]
-        rows = [*reversed(earlier), phase.x[row]]
+        rows = [*reversed(inputs_before(piece, row)), phase.x[row]]
         inner, shared = phase.heads * phase.values, phase.groups * phase.keys
         parts = (
             (phase.v, code.whole(0), phase.heads, phase.values),
@@ -55,9 +59,7 @@ def _mixed(piece: PieceCode) -> None:
             step = softplus(beta.f32x16[i] + phase.steps.f32x16[i])
             beta.f32x16[i] = step
             decay.f32x16[i] = exponential(phase.rates.f32x16[i] * step)
-        kept = piece.whole.kept.i64[row]
-        with code.when(kept.differs(0)):
-            _write_kept(piece, row, (kept + phase.layer * phase.slot_bytes).place())
+        write_kept(piece, row, phase.groups, phase.keys)
 
 
 def _convolved(piece: PieceCode, rows: list[Place], at: Value) -> Value:
@@ -69,28 +71,14 @@ def _convolved(piece: PieceCode, rows: list[Place], at: Value) -> Value:
     return silu(total)
 
 
-def _write_kept(piece: PieceCode, row: Value, slot: Place) -> None:
-    """Copy what later passes need of a row to its slot; `delta_walk` adds the delta."""
-    code, phase = piece.code, piece.phase
-    with code.count(0, phase.width, LANES) as i:
-        slot.f32x16[i] = phase.x[row].f32x16[i]
-    with code.count(0, phase.groups) as head, code.count(0, phase.keys, LANES) as i:
-        (slot + phase.slot_k + head * phase.keys * 4).f32x16[i] = phase.k[head * WIDEST + row].f32x16[i]
-    with code.count(0, phase.heads, LANES) as i:
-        (slot + phase.slot_decay).f32x16[i] = phase.decay[row].f32x16[i]
-
-
 def _finished(piece: PieceCode) -> None:
     code, phase = piece.code, piece.phase
     inner = phase.heads * phase.values
     with piece.rows() as row:
         z, y = phase.gates[row], phase.y[row]
         with code.count(0, phase.heads) as head:
-            o, x, share = (
-                phase.o[head * WIDEST + row],
-                phase.v[head * WIDEST + row],
-                phase.shares.f32[head].splat(),
-            )
+            o, x = (rows[head * WIDEST + row] for rows in (phase.o, phase.v))
+            share = phase.shares.f32[head].splat()
             with code.count(0, phase.values, LANES) as i:
                 at = head * phase.values + i
                 y.f32x16[at] = o.f32x16[i].plus_product(share, x.f32x16[i]) * silu(z.f32x16[at])
@@ -145,13 +133,10 @@ class Mamba(Block):
             first += outputs
         matrices["ssm_out"] = tensors.part("ssm_out", (width, inner))
         factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
-        rates = tensors.flat("ssm_a", heads, "")
-        if not np.all(np.isfinite(rates) & (rates <= 0)):
-            raise ModelError(f"ssm_a of layer {layer} has numbers that are not below 0: get the file again")
         vectors = tensors.norms("attn_norm", "post_attention_norm") | {
             "ssm_conv1d": factors.T.copy().ravel(),
             "ssm_conv1d.bias": tensors.bias("ssm_conv1d", shape.convolved),
-            "ssm_a": rates, "ssm_d": tensors.flat("ssm_d", heads, ""),
+            "ssm_a": rates_of(tensors, shape, layer), "ssm_d": tensors.flat("ssm_d", heads, ""),
             "ssm_dt.bias": tensors.bias("ssm_dt", heads), "ssm_norm": tensors.flat("ssm_norm", inner),
         }  # fmt: skip
         return cls(shape, layer, matrices, vectors)
@@ -161,30 +146,24 @@ class Mamba(Block):
         z, mixed, step, out = self.matrices.values()
         inputs = add_norm_before(program, vectors.get("attn_norm"), [z, mixed, step])
         gates = program.shared("gates of states", states.inner)
-        rows: dict[str, Any] = {
-            name: program.shared(f"{name} of states", states.heads) for name in ("beta", "decay")
-        }
+        rows = state_rows(program)
         for matrix, y in ((z, gates), (mixed, program.inputs), (step, rows["beta"])):
             add_product(program, matrix, inputs, y, joined=matrix is not z)
-        sizes = {name: getattr(states, name) for name in ("heads", "groups", "keys", "values")}
-        for name, size, count in (("q", "keys", "groups"), ("k", "keys", "groups"), ("v", "values", "heads")):
-            rows[name] = program.shared(f"{name} of states", sizes[size], sizes[count] * WIDEST)
+        sizes: dict[str, Any] = {"groups": states.groups, "keys": states.keys, "values": states.values}
         o = program.shared("o of states", states.values, states.heads * WIDEST)
-        slot = {name: 4 * at for name, at in slot_places(shape).items()}
-        rows |= {"layer": program.take_inputs(), "slot_bytes": slot["size"]}
-        rows |= {f"slot_{name}": slot[name] for name in ("k", "decay")}
         program.add(
             _MIXED, row=shape.convolved, x=program.inputs, width=shape.convolved, factors=vectors["ssm_conv1d"],
             bias=vectors["ssm_conv1d.bias"], rates=vectors["ssm_a"], steps=vectors["ssm_dt.bias"], **sizes, **rows,
         )  # fmt: skip
         key_heads = np.arange(states.heads) // (states.heads // states.groups)
         program.add(
-            SCANNED, pieces=states.inner // SCAN_COLUMNS, key_heads=key_heads, o=o, slot_delta=slot["delta"],
-            heads=states.heads, keys=states.keys, values=states.values, **rows,
+            SCANNED, pieces=states.inner // SCAN_COLUMNS, key_heads=key_heads, o=o,
+            slot_delta=4 * slot_places(shape)["delta"], keys=states.keys, values=states.values, **rows,
         )  # fmt: skip
         found = program.shared_inputs("heads of states", states.inner)
         program.add(
-            _FINISHED, row=states.inner, **sizes, o=o, v=rows["v"], gates=gates, shares=vectors["ssm_d"],
-            weight=vectors["ssm_norm"], epsilon=shape.epsilon, y=found.plain, out=found.records_for(out),
+            _FINISHED, row=states.inner, **sizes, heads=states.heads, o=o, v=rows["v"], gates=gates,
+            shares=vectors["ssm_d"], weight=vectors["ssm_norm"], epsilon=shape.epsilon, y=found.plain,
+            out=found.records_for(out),
         )  # fmt: skip
         add_into_x(program, out, found, None)

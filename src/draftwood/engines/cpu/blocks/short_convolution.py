@@ -13,13 +13,13 @@ from draftwood.engines.cpu.blocks.norm import add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
-    BEFORE,
     NUMBER,
     OPTIONAL_ROWS,
     ROWS,
     KernelModule,
     Per,
     PieceCode,
+    inputs_before,
 )  # fmt: skip
 from draftwood.engines.cpu.code.values import LANES, Value
 from draftwood.engines.cpu.program import Program
@@ -50,8 +50,7 @@ def _convolved(piece: PieceCode) -> None:
 
 def _write_row(piece: PieceCode, row: Value) -> None:
     phase = piece.phase
-    before = piece.whole.before + row * (16 * BEFORE)
-    last, second = ((before.i64[2 * i] + before.i64[2 * i + 1] * phase.layer).place() for i in range(2))
+    last, second, _ = inputs_before(piece, row)
     c = phase.x[row] + phase.width * 4
     with piece.code.count(0, phase.width, LANES) as i:
         factors = [(phase.factors + phase.width * (4 * j)).f32x16[i] for j in range(3)]

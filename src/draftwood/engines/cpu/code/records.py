@@ -215,6 +215,12 @@ class PieceCode(NamedTuple):
             yield row
 
 
+def inputs_before(piece: PieceCode, row: Value) -> list[Place]:
+    """Return where the inputs of the `BEFORE` tokens before a row lie in the phase's ``layer``, last one first."""
+    before, layer = piece.whole.before + row * (16 * BEFORE), piece.phase.layer
+    return [(before.i64[2 * i] + before.i64[2 * i + 1] * layer).place() for i in range(BEFORE)]
+
+
 Write = Callable[[PieceCode], None]
 
 

@@ -46,7 +46,7 @@ class MtpWeights:
 
     def program(self, kernels: Kernels) -> HeadProgram:
         """Return the program of its passes, which read states of pairs and leave those of the next ones there."""
-        shape = replace(self._layer.shape, vocabulary=self.scored, max_positions=1 << 24)
+        shape = replace(self._layer.shape, vocabulary=self.scored, max_positions=1 << 24, suppressed=())
         width = shape.width
         program = Program(shape, kernels, self._factors, self._output.tiles * TILE)
         token, state = floats(width), floats(width)
