@@ -49,7 +49,8 @@ from draftwood.engines.cpu.code.records import CHUNK
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.gguf_types import dequantised, read_blocks, read_floats
-from draftwood.engines.files.shapes import query_growth, rotary_table, shape_of
+from draftwood.engines.files.rotary import query_growth, rotary_table
+from draftwood.engines.files.shape_reading import shape_of
 
 
 class Row(NamedTuple):

@@ -23,7 +23,7 @@ from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.gguf_types import dequantised, quantised, read_floats
 from draftwood.engines.files.hub_model import read_folder
 from draftwood.engines.files.hub_settings import settings_of
-from draftwood.engines.files.shapes import shape_of
+from draftwood.engines.files.shape_reading import shape_of
 from draftwood.engines.tokens.tokenizer import HubTokenizer
 from draftwood.engines.transformers.shared import shared_target
 from draftwood.errors import CapabilityError, ModelError, ModelNotFoundError, UnsupportedModelError, UsageError

@@ -11,7 +11,7 @@ from draftwood.engines.cpu.code.kernels import kernels
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import Weights
 from draftwood.engines.files.hub_settings import settings_of
-from draftwood.engines.files.shapes import shape_of
+from draftwood.engines.files.shape_reading import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.test_families import IDS, read

@@ -13,7 +13,8 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import hub_names
 from draftwood.engines.files.hub_model import read_folder
 from draftwood.engines.files.hub_settings import settings_of
-from draftwood.engines.files.shapes import rotary_table, shape_of
+from draftwood.engines.files.rotary import rotary_table
+from draftwood.engines.files.shape_reading import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, difference, read
 from tests.engines.cpu.test_twin import check, written

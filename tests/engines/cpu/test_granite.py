@@ -5,7 +5,7 @@ import pytest
 
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.hub_settings import settings_of
-from draftwood.engines.files.shapes import shape_of
+from draftwood.engines.files.shape_reading import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import FLIP, IDS, read
 from tests.engines.cpu.tiny_families import VOCAB, build, config_of, metadata_of, scores_of

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.walk import GIVEN, NOWHERE, OWN, PLACES, tree_steps
 from draftwood.engines.files.hub_settings import settings_of
-from draftwood.engines.files.shapes import shape_of
+from draftwood.engines.files.shape_reading import shape_of
 from draftwood.errors import ModelError, UnsupportedModelError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.small_models import equal

@@ -17,7 +17,8 @@ from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Matrix
 from draftwood.engines.cpu.phases import Phase, limits
 from draftwood.engines.files.formats import GROUP, padded
-from draftwood.engines.files.shapes import Shape, query_growth, rotary_table
+from draftwood.engines.files.rotary import query_growth, rotary_table
+from draftwood.engines.files.shapes import Shape
 
 Vector = NDArray[np.float32]
 Buffer = NDArray[Any]

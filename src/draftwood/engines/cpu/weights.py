@@ -35,7 +35,8 @@ from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.gguf_file import GgufFile, check_writes
 from draftwood.engines.files.gguf_types import growth
 from draftwood.engines.files.hub_model import HubModel, read_folder
-from draftwood.engines.files.shapes import Shape, shape_of
+from draftwood.engines.files.shape_reading import shape_of
+from draftwood.engines.files.shapes import Shape
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
 from draftwood.local.machine import cores, free_memory
 

@@ -1,4 +1,4 @@
-"""What the config.json of a model of transformers says, under the keys of GGUF's metadata (see `shapes`)."""
+"""What the config.json of a model of transformers says, under the keys of GGUF's metadata (see `metadata`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.files.families import GATINGS, HUB_FAMILIES, Family
-from draftwood.engines.files.shapes import MOST_LAYERS, MOST_WIDTH
+from draftwood.engines.files.metadata import MOST_LAYERS, MOST_WIDTH
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Factors = dict[str, NDArray[np.float32]]
