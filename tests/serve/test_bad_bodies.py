@@ -112,7 +112,7 @@ IDS = {"type": "object", "properties": {"id": {"enum": [1234567890123456789]}}}
         ({"n": 17}, "n: "),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": 5, "content": "x"}]}, "message 1 has no role"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "no text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "has no text"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"stop": ["a"] * 1000}, "too many"),
         ({"stop": [""]}, "empty"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
+from draftwood.serve.parts import PartReader
 from draftwood.serve.responses import ResponsesRequest
 
 HELLO = [{"role": "user", "content": "hello hello"}]
@@ -47,7 +48,7 @@ def test_text_and_calls_of_one_turn_are_one_message():
         calls[1],
         {"role": "assistant", "content": [{"type": "output_text", "text": " here"}]},
     ]
-    found = ResponsesRequest(input=[*HELLO, *said]).chat().messages
+    found = ResponsesRequest(input=[*HELLO, *said]).chat(PartReader()).messages
     assert [(one["role"], one["content"], len(one.get("tool_calls", ()))) for one in found] == [
         ("user", "hello hello", 0), ("assistant", "I look.", 2), ("tool", "x", 0),
         ("assistant", " There: here", 2),
@@ -59,7 +60,7 @@ def test_text_and_calls_of_one_turn_are_one_message():
     [
         ({"input": []}, "input"),
         ({"input": [{"type": "image"}]}, "cannot be read here"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "must be texts"),
+        ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "has no text"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"tools": [{"type": "function", "name": "not a name!"}]}, "name"),
     ],

@@ -81,6 +81,12 @@ def serve(
         bool,
         Option(help="Read names of control tokens in messages as these tokens: only for clients that you trust."),
     ] = False,
+    strict_parts: Annotated[
+        bool,
+        Option(
+            "--strict-parts", help="Refuse images and other parts that are no text, instead of leaving them out."
+        ),
+    ] = False,
 ) -> None:
     """Serve a model by the OpenAI API, with a page to try it on."""
     try:
@@ -101,7 +107,8 @@ def serve(
         settings = Settings(
             clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_cache_mib << 20, most_seconds=max_seconds, warms_up=True,
-            special_tokens=special_tokens, hosts=(*hosts_of(host), *(allowed_host or ())),
+            special_tokens=special_tokens, strict_parts=strict_parts,
+            hosts=(*hosts_of(host), *(allowed_host or ())),
         )  # fmt: skip
         _say(listening, settings, setup)
         run(setup, settings, listening)

@@ -31,6 +31,7 @@ from draftwood.serve.inbox import Readers
 from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
 from draftwood.serve.metrics import Metrics
 from draftwood.serve.page import page
+from draftwood.serve.parts import PartReader
 from draftwood.serve.responses import ResponseForm, ResponsesRequest
 from draftwood.serve.streaming import EventStream, events, unless_gone, whole
 from draftwood.serve.tools import without_calls
@@ -61,6 +62,7 @@ class Settings:
     most_seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
+    strict_parts: bool = False  # images and other parts that are no text are refused
     hosts: Sequence[str] = ()  # names allowed in the header Host beside the loopback's; ``*``: any
 
 
@@ -120,6 +122,10 @@ class Server:
         busy = watch(self.setup.model)
         return lambda: busy() or "other texts were written meanwhile" * bool(self.worker.inbox.running)
 
+    def parts(self) -> PartReader:
+        """Return what reads the contents of one request."""
+        return PartReader(is_strict=self.settings.strict_parts)
+
     def check_name(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
         if name is not None and name != (served := self.settings.model):
@@ -132,9 +138,12 @@ class Server:
 
     async def respond(
         self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
-        choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common,
+        choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common, left_out: Sequence[str] = (),
     ) -> Response:  # fmt: skip
-        """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat."""
+        """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat.
+
+        ``left_out`` are places of the body that were not read, beside fields that are ignored.
+        """
         wishes, settings = Wishes.of(http.headers.get(HEADER)), self.settings
         self.check_name(asked.model)
         watched = self._watch() if wishes.trace else None
@@ -146,13 +155,13 @@ class Server:
         finally:
             asking.left.set()
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
-        headers = _told_ignored(asked.ignored)
+        headers = _told_ignored([*asked.ignored, *left_out])
         if asked.stream:
             return EventStream(events(answers, form), answers, headers)
         return JSONResponse(await unless_gone(http, whole(answers, form)), headers=headers)
 
 
-def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> JsonObject:
+def tokenized(setup: Setup, asked: TokenizeRequest, parts: PartReader, *, special: bool) -> JsonObject:
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give either a prompt or messages")
@@ -160,7 +169,7 @@ def tokenized(setup: Setup, asked: TokenizeRequest, *, special: bool) -> JsonObj
     most = max(takes, _MOST_TOKENS)
     if asked.messages is not None:
         messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
-        ids = render(without_calls(messages), setup.tokenizer, special=special, most=most)
+        ids = render(without_calls(parts.messages(messages)), setup.tokenizer, special=special, most=most)
     else:
         check_fits(asked.prompt or "", setup.tokenizer, most)
         ids = list(setup.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
@@ -205,7 +214,9 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
 def _add_writing(app: FastAPI, server: Server) -> None:
     @app.post(CHAT)
     async def chat(http: Request, asked: ChatRequest) -> Response:
-        return await server.respond(http, asked, ChatForm, ChoiceMaker.chat, asked)
+        parts = server.parts()
+        given = asked.model_copy(update={"messages": parts.messages(asked.messages)})
+        return await server.respond(http, asked, ChatForm, ChoiceMaker.chat, given, parts.left_out)
 
     @app.post(TEXT)
     async def completions(http: Request, asked: CompletionRequest) -> Response:
@@ -213,7 +224,9 @@ def _add_writing(app: FastAPI, server: Server) -> None:
 
     @app.post(RESPONSES)
     async def responses(http: Request, asked: ResponsesRequest) -> Response:
-        return await server.respond(http, asked, ResponseForm, ChoiceMaker.chat, asked.chat())
+        parts = server.parts()
+        given = asked.chat(parts)
+        return await server.respond(http, asked, ResponseForm, ChoiceMaker.chat, given, parts.left_out)
 
 
 def _add_models(app: FastAPI, server: Server) -> None:
@@ -232,7 +245,7 @@ def _add_models(app: FastAPI, server: Server) -> None:
     async def tokenize(http: Request, asked: TokenizeRequest) -> Any:
         server.check_name(asked.model)
         special = server.settings.special_tokens
-        return await server.aside(http, partial(tokenized, server.setup, asked, special=special))
+        return await server.aside(http, partial(tokenized, server.setup, asked, server.parts(), special=special))
 
     @app.post("/detokenize")
     async def detokenize(http: Request, asked: DetokenizeRequest) -> Any:

@@ -15,10 +15,10 @@ from draftwood.serve.calls import Event
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest, Items, JsonObject, JsonSchema, Messages, Tokens, Top, Writing
 from draftwood.serve.meanings import REFUSED, RESPONSES
+from draftwood.serve.parts import PartReader
 from draftwood.serve.shapes import chat_logprobs, event, usage_of
 from draftwood.serve.tools import new_id
 
-_PARTS = ("text", "input_text", "output_text")
 _AS_IN_CHATS = ("model", "temperature", "top_p", "seed", "stream", "user", "top_logprobs")
 
 
@@ -46,8 +46,11 @@ class ResponsesRequest(Writing):
         json.dumps(given, allow_nan=False)  # the answer repeats these, and 1e999 was read as infinity
         return given
 
-    def chat(self) -> ChatRequest:
-        """Return the same as a chat; raises `ApiError`, or pydantic's error for invalid fields."""
+    def chat(self, parts: PartReader) -> ChatRequest:
+        """Return the same as a chat, its contents read by ``parts``.
+
+        Raises `ApiError`, or pydantic's error for invalid fields.
+        """
         for name, said in REFUSED[RESPONSES].items():
             if getattr(self, name) is not None:
                 raise ApiError(said, param=name)
@@ -56,7 +59,7 @@ class ResponsesRequest(Writing):
             **{name: getattr(self, name) for name in _AS_IN_CHATS},
             "max_completion_tokens": self.max_output_tokens,
             "logprobs": scored or None,
-            "messages": self._messages(),
+            "messages": self._messages(parts),
             "tools": _functions(self.tools) or None,
             "tool_choice": self._choice(),
             "response_format": self._format(),
@@ -65,13 +68,16 @@ class ResponsesRequest(Writing):
         }
         return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
 
-    def _messages(self) -> list[JsonObject]:
+    def _messages(self, parts: PartReader) -> list[JsonObject]:
         found: list[JsonObject] = []
         if self.instructions is not None:
             found.append({"role": "system", "content": self.instructions})
         if isinstance(self.input, str):
             return [*found, {"role": "user", "content": self.input}]
-        for message in filter(None, map(_message, self.input)):
+        for number, item in enumerate(self.input):
+            message = _message(item, f"input.{number}", parts)
+            if message is None:
+                continue
             last = found[-1] if found else {}
             calls = "tool_calls" in message or "tool_calls" in last
             if calls and last.get("role") == message["role"] == "assistant":  # parts of one turn
@@ -110,7 +116,7 @@ def _in_chats(tool: JsonObject) -> JsonObject:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def _message(item: JsonObject) -> JsonObject | None:
+def _message(item: JsonObject, place: str, parts: PartReader) -> JsonObject | None:
     """Return an item of the input as a chat message; None for the model's own reasoning."""
     kind = item.get("type", "message")
     if kind == "reasoning":
@@ -119,11 +125,18 @@ def _message(item: JsonObject) -> JsonObject | None:
         function = {"name": item.get("name"), "arguments": item.get("arguments", "{}")}
         return {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
     if kind == "function_call_output":
-        return {"role": "tool", "content": _text(item.get("output", "")), "tool_call_id": item.get("call_id")}
+        return {
+            "role": "tool",
+            "content": parts.text(item.get("output", ""), f"{place}.output"),
+            "tool_call_id": item.get("call_id"),
+        }
     if kind != "message":
         raise ApiError(f"an item of type {str(kind)[:80]!r} cannot be read here", param="input")
     role = item.get("role")
-    return {"role": "system" if role == "developer" else role, "content": _text(item.get("content"))}
+    return {
+        "role": "system" if role == "developer" else role,
+        "content": parts.text(item.get("content"), f"{place}.content"),
+    }
 
 
 def _joined(first: JsonObject, second: JsonObject) -> JsonObject:
@@ -131,18 +144,6 @@ def _joined(first: JsonObject, second: JsonObject) -> JsonObject:
     texts = [part["content"] for part in (first, second) if part["content"] is not None]
     calls = [call for part in (first, second) for call in part.get("tool_calls", ())]
     return {"role": "assistant", "content": "".join(texts) if texts else None, "tool_calls": calls}
-
-
-def _text(content: Any) -> str | None:
-    """Return a content as one text, its parts joined, or None; `ApiError` for what is no text."""
-    if content is None or isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(
-        isinstance(part, Mapping) and part.get("type") in _PARTS and isinstance(part.get("text"), str)
-        for part in content
-    ):
-        return "".join(part["text"] for part in content)
-    raise ApiError("parts of a message must be texts: this model reads no others", param="input")
 
 
 class ResponseForm:
