@@ -50,8 +50,6 @@ CASES = [
     ('{"name": "list"}', [("list", "{}")]),
     ('{"name": "list", "arguments": null}', [("list", "{}")]),
     ('<tool_call>{"arguments": "", "name": "list"}</tool_call>', [("list", "{}")]),
-    (f"<think>{CALL}</think>{CALL}", [f"<think>{CALL}</think>", ("look", AT)]),
-    ('<think>x</think>\n{"name": "list"}', ["<think>x</think>", ("list", "{}")]),
     (f"<tool_call>no<tool_call>{CALL}", ["<tool_call>no<tool_call>", ("look", AT)]),
     # no calls
     ("", []),
@@ -74,7 +72,7 @@ def test_an_answer_is_read(text, parts):
 
 
 PIECES = [
-    "<tool_call>", "</tool_call>", "<think>", "</think>", '{"name": "look", ', '"arguments": ', '{"at": ', '"',
+    "<tool_call>", "</tool_call>", '{"name": "look", ', '"arguments": ', '{"at": ', '"',
     "}", "{", "[", "]", ",", ":", "\\", "\\ud8", "00", "NaN", "-1", "e999", " ", "\n", "<", "tool", '"name"', "'",
 ]  # fmt: skip
 
@@ -153,7 +151,8 @@ def test_a_thought_that_the_template_opens_holds_no_call(monkeypatch):
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "0: x"}], "tools": [LOOK]}
     with running(setup) as server, OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
         message = client.chat.completions.create(**asked).choices[0].message
-    assert (message.content, len(message.tool_calls)) == (f"I could {CALL} but no.\n</think>\nSo:", 1)
+    assert (message.content, len(message.tool_calls)) == ("So:", 1)
+    assert message.reasoning_content == f"I could {CALL} but no."
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))

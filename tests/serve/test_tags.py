@@ -48,7 +48,7 @@ def tokenizer(request, tmp_path, tagged):
 def test_the_reader_of_calls_sees_hidden_tags_and_no_client_does(tokenizer):
     tags = hidden_tags(tokenizer)
     assert set(tags) == set(TAGS)
-    ids = tokenizer(f"<think>ab a</think>\nab {CALL}{CALL} ab<think>", add_special_tokens=False)["input_ids"]
+    ids = tokenizer(f"</tool_call>ab a\nab {CALL}{CALL} ab<tool_call>", add_special_tokens=False)["input_ids"]
     decode = Spelling(tokenizer, set(tags.values()))
     reader = CallReader(["look"], tags)
     events = reader.feed(decode([*ids, tokenizer.eos_token_id])) + reader.end(is_cut=False)
@@ -63,7 +63,7 @@ def test_a_form_beside_tools_leaves_room_for_calls_between_them(tokenizer):
     )
     grammar = grammar_of(asked, tools_of(asked), hidden_tags(tokenizer))
     vocabulary = vocabulary_of(tokenizer, len(tokenizer), frozenset({tokenizer.eos_token_id}))
-    for text, follows in ((CALL, True), (CALL * 2, True), ("<think>", False)):
+    for text, follows in ((CALL, True), (CALL * 2, True), ("</tool_call>", False)):
         matcher = library().LLMatcher(vocabulary.tokens, grammar.compiled(), log_level=0)
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         while ids and matcher.compute_bitmask()[ids[0] // 8] >> ids[0] % 8 & 1:

@@ -1,9 +1,10 @@
-"""What gpt-oss thinks stands between tags in its chats, and its next prompt has the answer alone."""
+"""What gpt-oss thinks is told apart in its chats, and its next prompt has the answer alone."""
 
 from __future__ import annotations
 
 import httpx2 as httpx  # comes with the openai package
 import pytest
+from openai import OpenAI
 
 from draftwood.api.conversation import Conversation
 from draftwood.api.setup import Setup
@@ -46,19 +47,23 @@ def ask(url, route="chat/completions", **more):
 @pytest.mark.parametrize(
     "more", [{}, {"tools": [LOOK]}, {"logprobs": True, "top_logprobs": 1}, {"stop": ["\n\n"]}]
 )
-def test_a_thought_stands_between_tags(url, written, more):
-    written.append("Hello")
-    (choice,) = ask(url, **more).json()["choices"]
-    assert choice["message"]["content"] == TEXT
+def test_a_thought_is_told_apart(url, written, more):
+    written.append("Hello <think>")
+    found = ask(url, **more).json()
+    (choice,) = found["choices"]
+    assert choice["message"]["content"] == "Hello <think>"
+    assert choice["message"]["reasoning_content"] == "The user"
+    counts = found["usage"]
+    assert 8 < counts["completion_tokens_details"]["reasoning_tokens"] < counts["completion_tokens"] - 13
     if more.get("logprobs"):
-        told = b"".join(bytes(one["bytes"]) for one in choice["logprobs"]["content"])
-        assert told.decode() == TEXT
+        told = choice["logprobs"]["content"]
+        assert b"".join(bytes(one["bytes"]) for one in told).decode() == "Hello <think>"
 
 
 def test_a_call_behind_a_thought_is_a_call_and_one_within_is_none(url, written):
     written.append(CALL)
     (choice,) = ask(url, tools=[LOOK]).json()["choices"]
-    assert choice["message"]["content"] == "<think>The user</think>"
+    assert (choice["message"]["content"], choice["message"]["reasoning_content"]) == (None, "The user")
     assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == ["look"]
 
 
@@ -66,7 +71,8 @@ def test_a_stream_tells_the_same(url, written):
     written.append("Hello")
     lines = ask(url, stream=True).text.split("\n\n")
     pieces = [httpx.Response(200, text=line[6:]).json() for line in lines if line.startswith("data: {")]
-    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in pieces) == TEXT
+    for name, text in (("content", "Hello"), ("reasoning_content", "The user")):
+        assert "".join(one["choices"][0]["delta"].get(name) or "" for one in pieces) == text
 
 
 def test_a_text_that_is_no_chat_is_told_as_the_model_wrote_it(url, written):
@@ -97,3 +103,32 @@ def test_the_next_question_of_a_conversation_follows_the_answer_alone(folder):
         list(talk.say("b"))
         prompt = "<user>a<turn><assistant>Hello<turn><user>b<turn><assistant>"
         assert talk.generation.prompt_tokens == len(tokenizer(prompt)["input_ids"])
+
+
+def test_an_item_of_a_response_is_what_was_thought(url, written):
+    written.append("Hello")
+    asked = {"model": "tiny", "input": "a", "max_output_tokens": 200, "top_logprobs": 1, "temperature": 0}
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        whole = client.responses.create(**asked)
+        with client.responses.stream(**asked) as told:
+            events = list(told)
+            streamed = told.get_final_response()
+    for response in (whole, streamed):
+        thought, message = response.output
+        assert (thought.type, thought.content[0].text, thought.summary) == ("reasoning", "The user", [])
+        assert (message.type, response.output_text) == ("message", "Hello")
+        assert "".join(one.token for one in message.content[0].logprobs).startswith("Hello")
+        assert response.usage.output_tokens_details.reasoning_tokens > 8
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds.index("reasoning_text.done") < kinds.index("output_text.delta")
+    deltas = (event.delta for event in events if event.type == "response.reasoning_text.delta")
+    assert "".join(deltas) == "The user"
+
+
+def test_a_response_that_ends_within_a_thought_is_the_thought(url, written):
+    written.append("Hello")
+    asked = {"model": "tiny", "input": "a", "max_output_tokens": 16}
+    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        response = client.responses.create(**asked)
+    assert (response.status, [item.type for item in response.output]) == ("incomplete", ["reasoning"])
+    assert response.output[0].content[0].text.startswith("The")

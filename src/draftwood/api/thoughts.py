@@ -42,10 +42,14 @@ class _State(NamedTuple):
 class ThoughtReader:
     """Reads the tokens of one answer behind its ``prompt``, which may end within a thought.
 
-    ``parts`` are the tokens of a format, by what they begin.
+    ``parts`` are the tokens of a format, by what they begin; ``tags`` are what a thought is put between.
     """
 
-    def __init__(self, tokenizer: Any, parts: Mapping[int, _Part], prompt: Sequence[int]) -> None:
+    def __init__(
+        self, tokenizer: Any, parts: Mapping[int, _Part], prompt: Sequence[int],
+        tags: tuple[str, str] = (OPENING, CLOSING),
+    ) -> None:  # fmt: skip
+        self._opening, self._closing = tags
         self._parts, self._shown, self._full = parts, decoder(tokenizer), decoder(tokenizer, special=True)
         self._state = _State()
         last = next((place for place in range(len(prompt) - 1, -1, -1) if prompt[place] in parts), len(prompt))
@@ -65,31 +69,33 @@ class ThoughtReader:
             return self._more(where, (*header, token), is_open)
         if part is None:
             begins = where == "thought" and not is_open and bool(self._shown([token]))
-            return OPENING if begins else "", True, self._state._replace(is_open=is_open or begins)
+            return self._opening if begins else "", True, self._state._replace(is_open=is_open or begins)
         if part == "within":
             return "", False, self._state
         if part in ("header", "line"):
             return "", False, _State("line" if part == "line" else "header", (), is_open)
         if part == "thought" or (part == "message" and self._full(header).split()[:1] == [_THINKING]):
             return "", False, _State("thought", (), is_open)
-        return CLOSING if is_open else "", False, _State()
+        return self._closing if is_open else "", False, _State()
 
     def _more(self, where: str, header: tuple[int, ...], is_open: bool) -> tuple[str, bool, _State]:
         """Return the same for one more token of a header."""
         text = self._full(header)
         if where == "line" and "\n" in text:
             rest = text.partition("\n")[2]
-            mark = "" if is_open or not rest else OPENING
+            mark = "" if is_open or not rest else self._opening
             return mark + rest, False, _State("thought", (), is_open or bool(rest))
         if len(header) > _LONGEST:
             return self._shown(header), False, _State("text", (), is_open)
         return "", False, self._state._replace(header=header)
 
 
-def thought_reader(tokenizer: Any, prompt: Sequence[int]) -> ThoughtReader | None:
+def thought_reader(
+    tokenizer: Any, prompt: Sequence[int], tags: tuple[str, str] = (OPENING, CLOSING)
+) -> ThoughtReader | None:
     """Return what reads the answer to a prompt; None for a model whose thoughts are text, or that has none."""
     parts = _parts_of(tokenizer)
-    return ThoughtReader(tokenizer, parts, prompt) if parts else None
+    return ThoughtReader(tokenizer, parts, prompt, tags) if parts else None
 
 
 def without_thoughts(messages: Sequence[dict[str, Any]], tokenizer: Any) -> list[dict[str, Any]]:

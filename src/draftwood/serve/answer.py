@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from draftwood.api.generation import recorded
 from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
-from draftwood.api.thoughts import thought_reader
+from draftwood.api.thoughts import OPENING, thought_reader
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
-from draftwood.serve.calls import CLOSING, OPENING, THINKING, CallReader, Event
+from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
+from draftwood.serve.thoughts import MARKS, ThoughtSplitter
 from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
 
@@ -48,7 +50,7 @@ class Choice:
 
     ``index`` is its number among the choices of a request. ``tags`` are control tokens that the reader of calls
     sees and no client does. Of a silent choice no new token is returned, only the prompt's. ``prompt_text`` is the
-    prompt as the client wrote it, None where it did not write text. In a chat, thoughts are between tags.
+    prompt as the client wrote it, None where it did not write text. In a chat, thoughts are told apart.
     """
 
     def __init__(
@@ -61,13 +63,14 @@ class Choice:
         self._logprobs, self.index, self._is_silent = logprobs, index, is_silent
         self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
-        self._tools, self._reader = tools, None
-        thoughts = thought_reader(setup.tokenizer, request.prompt) if is_chat else None
-        if tools is not None:  # a forced call comes at once, whatever the template has opened
+        self._tools, self._splitter = tools, None
+        self._reader = None if tools is None else CallReader(tools.parameters, tags)
+        thoughts = thought_reader(setup.tokenizer, request.prompt, MARKS) if is_chat else None
+        if is_chat:  # what a grammar forces comes at once, whatever the template has opened
             ends = self.spelling.full(request.prompt[-16:]).rstrip()
-            thinks = thoughts is None and ends.endswith(THINKING) and not tools.forced
-            hidden = {tag for tag in tags if thoughts is None or tag in (OPENING, CLOSING)}
-            self._reader = CallReader(tools.parameters, hidden, thinks=thinks)
+            within = thoughts is None and ends.endswith(OPENING) and request.permits is None
+            self._splitter = ThoughtSplitter(is_marked=thoughts is not None, within=within)
+        self._ends = list[int]()  # characters of the text up to each token's end
         self.prompt_text: str | None = None
         stop = stop_strings_of(request)
         self._spelled = None if logprobs is None else SpelledText(self.spelling, stop, thoughts)
@@ -102,6 +105,7 @@ class Choice:
         pieces: list[Piece] = []
         for token, source in recorded(emission, self.names, self.generation):
             pieces += self._builder.push(token, source)
+            self._ends.append(len(self._builder.text))
         if emission.finish is not None:
             self.error = emission.error
             pieces += self._builder.finish((self.generation.sources or ["model"])[-1])
@@ -124,10 +128,15 @@ class Choice:
         return _REASONS[finish]
 
     def read(self, text: str, reason: str | None) -> list[Event]:
-        """Divide more of the text into text and calls; ``reason``: why it ends with this, None if it goes on."""
-        if self._reader is None:
+        """Divide more of a chat's text; ``reason``: why it ends with this, None if it goes on."""
+        if self._splitter is None:
             return [Event("text", text, 0)] if text else []
-        found = self._reader.feed(text)
+        parts = self._splitter.feed(text) + ([] if reason is None else self._splitter.end())
+        if self._reader is None:
+            return parts
+        found = list[Event]()
+        for part in parts:
+            found += [part] if part.kind == "thought" else self._reader.feed(part.text)
         return found if reason is None else found + self._reader.end(is_cut=reason == "length")
 
     def reason_of_calls(self, reason: str) -> str:
@@ -143,15 +152,29 @@ class Choice:
 
     @property
     def certain(self) -> int:
-        """How many tokens `told` returns."""
-        return 0 if self._spelled is None else self._spelled.shown
+        """How many tokens are final that were read: of which `told` knows whether they are thoughts."""
+        shown = 0 if self._spelled is None else self._spelled.shown
+        return shown if self._splitter is None else min(shown, bisect_right(self._ends, self._splitter.at))
+
+    @property
+    def thought_tokens(self) -> int:
+        """How many tokens are thoughts, among those whose text was read."""
+        return sum(map(self._is_thought, range(len(self._ends))))
+
+    def _is_thought(self, place: int) -> bool:
+        begin = self._ends[place - 1] if place else 0
+        return self._splitter is not None and self._splitter.is_thought(begin, self._ends[place])
 
     def told(self, first: int = 0) -> list[ToldToken]:
-        """Return the tokens, from the ``first`` on, whose text is final, with their log-probabilities."""
+        """Return the tokens, from the ``first`` on and up to `certain`, with their log-probabilities.
+
+        Those of thoughts are left out, as in the API.
+        """
         if self._spelled is None or self._logprobs is None:
             return []
         found = self._logprobs.between(self.generation.ids, first, self.certain)
-        return [ToldToken(*both) for both in zip(self._spelled.tokens[first : self.certain], found, strict=True)]
+        both = zip(self._spelled.tokens[first : self.certain], found, strict=True)
+        return [ToldToken(*one) for place, one in enumerate(both, first) if not self._is_thought(place)]
 
     def told_prompt(self) -> tuple[str, list[ToldToken]]:
         """Return the prompt's text and tokens, with their log-probabilities; to be called once it was read."""

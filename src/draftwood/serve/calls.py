@@ -14,37 +14,35 @@ from typing import Any, Literal, NamedTuple
 
 from draftwood.serve.json_reader import BLANK, JsonReader
 
-OPENING, CLOSING = "<tool_call>", "</tool_call>"
-_THOUGHTS = (THINKING := "<think>", _THOUGHT := "</think>")  # nothing between them is a call
-TAGS = (OPENING, CLOSING, *_THOUGHTS)
+TAGS = (OPENING := "<tool_call>", CLOSING := "</tool_call>")
 _LONGEST = max(map(len, TAGS))
 _ARGUMENTS = ("arguments", "parameters")
 
 
 class Event(NamedTuple):
-    """A part of an answer: text, or a call's name, a piece of its arguments, or its end.
+    """A part of an answer: text, or a call's name, a piece of its arguments, or its end, or what the model thinks.
 
     A call whose arguments are cut has no end.
     """
 
-    kind: Literal["text", "call", "arguments", "end"]
+    kind: Literal["text", "call", "arguments", "end", "thought"]
     text: str
     number: int  # of the call in its answer, from 0
 
 
 class CallReader(JsonReader):
-    """Reads one answer; however its text is cut, the events joined are the same.
+    """Reads one answer without its thoughts; however its text is cut, the events joined are the same.
 
     Only functions of these ``names`` can be called. Blanks beside a call are left out where no other text follows;
     all else that is no call is text. ``hidden`` are those of `TAGS` that are control tokens of the model, which no
-    client is shown; ``thinks``: the prompt ends within a thought.
+    client is shown.
     """
 
-    def __init__(self, names: Collection[str], hidden: Collection[str] = (), *, thinks: bool = False) -> None:
+    def __init__(self, names: Collection[str], hidden: Collection[str] = ()) -> None:
         super().__init__()
         self._names, self._hidden = frozenset(names), frozenset(hidden)
         self._blank, self._said, self._is_trying, self.calls = "", False, False, 0
-        self._events = self._answer(thinks)
+        self._events = self._answer()
 
     def feed(self, text: str) -> list[Event]:
         """Read more text; returns the events that no later text can change."""
@@ -67,7 +65,7 @@ class CallReader(JsonReader):
         joined = groupby(found, lambda event: (event.kind, event.number))
         return [Event(kind, "".join(event.text for event in some), number) for (kind, number), some in joined]
 
-    def _answer(self, thinks: bool) -> Iterator[Event | None]:
+    def _answer(self) -> Iterator[Event | None]:
         bare = True  # a call without tags may stand here, with nothing but calls before it
         while True:
             self._text, self._at = self._text[self._at :], 0
@@ -78,7 +76,7 @@ class CallReader(JsonReader):
                 self._blank, self._at = self._blank + blank[0], blank.end()
                 continue
             tag = yield from self._tag()
-            if not thinks and (tag == OPENING or (bare and self._next_is("{"))):
+            if tag == OPENING or (bare and self._next_is("{")):
                 before = self.calls
                 yield from self._call(tag or "")
                 if self.calls > before:
@@ -91,9 +89,7 @@ class CallReader(JsonReader):
                 yield self._as_text(kept)
                 self._blank, self._at, bare = run[len(kept) :], len(run), False
                 continue
-            bare, self._at = tag == _THOUGHT, len(tag)
-            if tag in _THOUGHTS:
-                thinks = tag != _THOUGHT
+            bare, self._at = False, len(tag)
             if tag not in self._hidden:
                 yield self._as_text(tag)
         if self._blank and not self.calls:

@@ -14,6 +14,7 @@ from draftwood.serve.fields import Common, JsonObject
 from draftwood.serve.shapes import chat_logprobs, event, summary_of, text_logprobs, told_of, usage_of
 from draftwood.serve.tools import new_id
 
+_FIELDS = {"text": "content", "thought": "reasoning_content"}
 _DONE = b"data: [DONE]\n\n"
 
 
@@ -48,9 +49,9 @@ class ChatForm:
         more = {"draftwood": told_of(answer, update)} if self._traced else {}
         if self._traced and reason is not None:
             more["draftwood"]["busy"] = self._traced()
+        events = [one for one in answer.read(text, reason) if one.kind != "end"]
         logprobs = self._logprobs(answer, self._told.get(answer.index, 0))
         self._told[answer.index] = answer.certain
-        events = [one for one in answer.read(text, reason) if one.kind != "end"]
         pieces = [self._delta(answer, one, None) for one in events]
         if reason is not None or not pieces:
             pieces.append(self._delta(answer, None, reason))
@@ -76,8 +77,8 @@ class ChatForm:
 
     def _delta(self, answer: Choice, one: Event | None, reason: str | None) -> JsonObject:
         delta: JsonObject = {"content": ""} if reason is None else {}
-        if one is not None and one.kind == "text":
-            delta = {"content": one.text}
+        if one is not None and one.kind in _FIELDS:
+            delta = {_FIELDS[one.kind]: one.text}
         elif one is not None:
             begun = _begun(one.text) if one.kind == "call" else {"function": {"arguments": one.text}}
             delta = {"tool_calls": [{"index": one.number, **begun}]}
@@ -85,10 +86,12 @@ class ChatForm:
         return {"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": said}
 
     def _whole(self, answer: Choice, reason: str) -> JsonObject:
-        text, calls = "", list[JsonObject]()
+        text, thought, calls = "", "", list[JsonObject]()
         for one in answer.read(answer.text, reason):
             if one.kind == "text":
                 text += one.text
+            elif one.kind == "thought":
+                thought += one.text
             elif one.kind == "call":
                 calls.append(_begun(one.text))
             else:
@@ -98,6 +101,7 @@ class ChatForm:
             "content": text if text or not calls else None,
             "refusal": None,
         }
+        message |= {"reasoning_content": thought} if thought else {}
         message |= {"tool_calls": calls} if calls else {}
         logprobs, said = self._logprobs(answer), answer.reason_of_calls(reason)
         return {"index": answer.index, "message": message, "logprobs": logprobs, "finish_reason": said}

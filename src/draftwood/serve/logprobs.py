@@ -124,13 +124,18 @@ class SpelledText(TextBuilder):
         self._group, own = self._group[:-1], self._group[-1:]  # a mark is of the token that it stands for
         is_text = super()._is_text(thoughts, token, source)
         self._group += own
+        if not is_text:
+            self._divide()
         return is_text
 
     def _take(self, now: str, held: int, source: str) -> None:
         super()._take(now, held, source)
-        if held:
-            return
-        text, self._told = self.text[self._told :], len(self.text)  # what came is divided among its tokens
+        if not held:
+            self._divide()
+
+    def _divide(self) -> None:
+        """Divide the text that came since the last time among the tokens that came."""
+        text, self._told = self.text[self._told :], len(self.text)
         pieces = [b"" if self._spelled_by.special(t) else self._spelled_by.piece(t) for t in self._group]
         for token, own in zip(self._group, _divided(pieces, text), strict=True):
             self._append(token, own)
@@ -145,13 +150,13 @@ class SpelledText(TextBuilder):
 
     def _cut(self, end: int) -> None:
         super()._cut(end)
-        left = len(self.text.encode())
+        left = len(_encoded(self.text))
         for place, token in enumerate(self.tokens):
             self.tokens[place] = token._replace(bytes=token.bytes[:left])
             left -= len(self.tokens[place].bytes)
 
     def _tell(self, pieces: list[Piece]) -> list[Piece]:
-        self._surplus += sum(len(piece.text.encode()) for piece in pieces)
+        self._surplus += sum(len(_encoded(piece.text)) for piece in pieces)
         while self.shown < len(self.tokens) and len(self.tokens[self.shown].bytes) <= self._surplus:
             self._surplus -= len(self.tokens[self.shown].bytes)
             self.shown += 1
@@ -195,7 +200,7 @@ def _divided(pieces: Sequence[bytes | None], text: str) -> list[bytes]:
     What the text lacks of these at its beginning (a blank), its first tokens lack. If they do not spell the text,
     the last token gets all of it.
     """
-    whole, found = text.encode(), [b""] * len(pieces)
+    whole, found = _encoded(text), [b""] * len(pieces)
     parts = _replaced(b"".join([piece or b"" for piece in pieces]))
     spelled = b"".join(parts)
     if None in pieces or not spelled.endswith(whole):
@@ -220,6 +225,10 @@ def _replaced(some: bytes) -> list[bytes]:
         else:
             break
     return found
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")  # marks of thoughts are halves of characters
 
 
 def _characters(some: bytes) -> int:

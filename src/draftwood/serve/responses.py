@@ -167,9 +167,11 @@ class ResponseForm:
         """Return the events of more ``text``, and of its end for this ``reason``."""
         found = [told for one in answer.read(text, reason) for told in self._one(answer, one)]
         if reason is not None:
-            if not self._output:
-                found += self._begin(_message_item())
-            if answer.has_logprobs and len(self._output) == 1 and self._item["type"] == "message":
+            said = [item["type"] for item in self._output if item["type"] != "reasoning"]
+            if not said and reason != "length":
+                found += self._text_of("message")
+                said = ["message"]
+            if answer.has_logprobs and said == ["message"] and self._item["type"] == "message":
                 self._item["content"][0]["logprobs"] = chat_logprobs(answer.told(), answer.spelling)
             self._status = "incomplete" if reason == "length" else "completed"
             found += self._end(self._status)
@@ -193,14 +195,23 @@ class ResponseForm:
         if one.kind == "arguments":
             self._item["arguments"] += one.text
             return [self._in_item("response.function_call_arguments.delta", delta=one.text)]
-        begun = [] if self._output and self._item["status"] == "in_progress" else self._begin(_message_item())
+        kind = "reasoning" if one.kind == "thought" else "message"
+        begun = self._text_of(kind)
         self._item["content"][0]["text"] += one.text
+        if kind == "reasoning":
+            return [*begun, self._in_item("response.reasoning_text.delta", content_index=0, delta=one.text)]
         scores = list[JsonObject]()
         if not answer.has_tools:  # calls have none, and that a token belongs to one is known late
             scores = chat_logprobs(answer.told(self._told), answer.spelling)
             self._told = answer.certain
         told = self._in_item("response.output_text.delta", content_index=0, delta=one.text, logprobs=scores)
         return [*begun, told]
+
+    def _text_of(self, kind: str) -> list[bytes]:
+        """Begin an item of this kind, which has a text, unless one is being written; returns the events."""
+        if self._output and self._item["status"] == "in_progress" and self._item["type"] == kind:
+            return []
+        return [*self._end("completed"), *self._begin(_text_item(kind))]
 
     @property
     def _item(self) -> JsonObject:
@@ -209,11 +220,12 @@ class ResponseForm:
 
     def _begin(self, item: JsonObject) -> list[bytes]:
         self._output.append(item)
-        is_message = item["type"] == "message"
-        shown = {**item, "content": []} if is_message else item
+        has_text = "content" in item
+        shown = {**item, "content": []} if has_text else item
         found = [self._event("response.output_item.added", output_index=len(self._output) - 1, item=shown)]
-        if is_message:
-            found.append(self._in_item("response.content_part.added", content_index=0, part=_part()))
+        if has_text:
+            part = item["content"][0]
+            found.append(self._in_item("response.content_part.added", content_index=0, part=part))
         return found
 
     def _end(self, status: str) -> list[bytes]:
@@ -222,10 +234,10 @@ class ResponseForm:
             return []
         item = self._item
         item["status"] = status
-        if item["type"] == "message":
+        if "content" in item:
             part = item["content"][0]
-            told = [self._in_item("response.output_text.done", content_index=0, text=part["text"],
-                                  logprobs=part["logprobs"]),
+            fields = {name: part[name] for name in ("text", "logprobs") if name in part}
+            told = [self._in_item(f"response.{part['type']}.done", content_index=0, **fields),
                     self._in_item("response.content_part.done", content_index=0, part=part)]  # fmt: skip
         else:
             told = [self._in_item("response.function_call_arguments.done", name=item["name"],
@@ -256,13 +268,14 @@ class ResponseForm:
         return event(body, kind)
 
 
-def _message_item() -> JsonObject:
-    return {"id": f"msg_{secrets.token_hex(16)}", "type": "message", "status": "in_progress",
-            "role": "assistant", "content": [_part()]}  # fmt: skip
-
-
-def _part() -> JsonObject:
-    return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+def _text_item(kind: str) -> JsonObject:
+    """Return a new item of kind ``message`` or ``reasoning``, with an empty text."""
+    about = {"type": kind, "status": "in_progress"}
+    if kind == "reasoning":
+        part: JsonObject = {"type": "reasoning_text", "text": ""}
+        return {"id": f"rs_{secrets.token_hex(16)}", **about, "summary": [], "content": [part]}
+    part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    return {"id": f"msg_{secrets.token_hex(16)}", **about, "role": "assistant", "content": [part]}
 
 
 def _usage(answer: Choice) -> JsonObject:

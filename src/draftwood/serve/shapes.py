@@ -9,6 +9,7 @@ from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice, ToldToken, Update
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.logprobs import SpelledToken, TokenLogprobs
+from draftwood.serve.thoughts import TAGS
 from draftwood.step import MODEL, Step
 
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
@@ -37,7 +38,7 @@ def usage_of(answers: Sequence[Choice]) -> JsonObject:
         "completion_tokens_details": {
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": rejected,
-            "reasoning_tokens": 0,
+            "reasoning_tokens": sum(answer.thought_tokens for answer in answers),
         },
         "draftwood": {
             "drafters": answers[0].drafters,
@@ -100,7 +101,7 @@ def _best(spelled: SpelledToken, scored: TokenLogprobs | None, spelling: Spellin
 
 def told_of(answer: Choice, update: Update) -> JsonObject:
     """Return the trace of one update of a stream: its text by source, and the step that it comes from."""
-    pieces = [{"text": piece.text, "source": piece.source} for piece in update.pieces]
+    pieces = [{"text": piece.text.translate(TAGS), "source": piece.source} for piece in update.pieces]
     step = None if update.step is None else _step(update.step, answer)
     return {"pieces": pieces, "tokens": update.tokens, "step": step}
 
