@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.engines.files.formats import FORMATS, GROUP, Format, codes_from_planes
+from draftwood.engines.files.formats import FORMATS, GROUP, Format, codes_from_planes, eight_bit_floats
 from draftwood.engines.files.gguf_blocks import Blocks
 from draftwood.engines.files.gguf_types import read_blocks, read_floats
 
@@ -176,7 +176,8 @@ class Quantised:
         self.codes = book[codes] - form.offset
         self.size = GROUP // max(1, form.factors)  # inputs that share a scale
         parts = codes.shape[1] // self.size
-        self.scale = _scales(blocks.scale, blocks.factors, parts, form.power)
+        factors = eight_bit_floats(blocks.factors) if form.floating else blocks.factors
+        self.scale = _scales(blocks.scale, factors, parts, form.power)
         self.least = None if blocks.least is None else _scales(blocks.least, blocks.least_factors, parts)
 
     @np.errstate(all="ignore")
@@ -198,7 +199,7 @@ class Quantised:
         return total
 
 
-def _scales(scale: NDArray[np.float16], factors: Any, parts: int, power: int = 0) -> Floats:
+def _scales(scale: Any, factors: Any, parts: int, power: int = 0) -> Floats:
     """Return ``2 ** power * scale`` of each part's block, times the part's factor if any: [outputs, parts]."""
     wide = np.repeat(scale.astype(F) * F(2.0**power), parts // scale.shape[1], axis=1)
     return wide if factors is None else wide * factors.astype(F)
@@ -221,8 +222,11 @@ class Plain:
         return sums[0] + sums[1]
 
 
-def read_matrix(kind: str, raw: NDArray[np.uint8]) -> Quantised | Plain:
-    """Return the matrix of a tensor's bytes, uint8[outputs, bytes of a row]; ``kind`` is its type in GGUF."""
+def read_matrix(kind: str, raw: NDArray[np.uint8], scale: float = 1.0) -> Quantised | Plain:
+    """Return the matrix of a tensor's bytes, uint8[outputs, bytes of a row]; ``kind`` is its type in GGUF.
+
+    ``scale`` is what NVFP4's weights are multiplied by.
+    """
     if kind in FORMATS:
-        return Quantised(read_blocks(kind, raw), FORMATS[kind])
+        return Quantised(read_blocks(kind, raw, scale), FORMATS[kind])
     return Plain(read_floats(kind, raw))

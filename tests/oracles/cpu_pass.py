@@ -111,7 +111,7 @@ class Pass:
         tensor = self.file.tensors[name]
         raw = tensor.rows(slice(token, token + 1))
         if tensor.kind in FORMATS:
-            (row,) = dequantised(read_blocks(tensor.kind, raw), FORMATS[tensor.kind])
+            (row,) = dequantised(read_blocks(tensor.kind, raw, self.scale(name)), FORMATS[tensor.kind])
         else:
             (row,) = read_floats(tensor.kind, raw)
         return row
@@ -138,7 +138,15 @@ class Pass:
     def _matrix(self, name: str, expert: int | None = None) -> Quantised | Plain:
         """Return a matrix, or one of the experts' matrices that lie in one tensor."""
         tensor = self.file.tensors[name]
-        return read_matrix(tensor.kind, tensor.data if expert is None else tensor.data[expert])
+        raw = tensor.data if expert is None else tensor.data[expert]
+        return read_matrix(tensor.kind, raw, self.scale(name, expert or 0))
+
+    def scale(self, name: str, expert: int = 0) -> float:
+        """Return what the file multiplies the weights of a tensor of NVFP4 by, one number or one per expert."""
+        found = self.vector(f"{name.removesuffix('weight')}scale")
+        if found is None or self.file.tensors[name].kind != "NVFP4":
+            return 1.0
+        return float(found[expert % len(found)])
 
 
 class Layer:
@@ -205,12 +213,11 @@ class Layer:
         tensor = self.model.file.tensors[f"{self._start}attn_kv_b.weight"]
         raw = tensor.data[head * (still + value) : (head + 1) * (still + value)]
         if name == "attn_v_b":
-            return read_matrix(tensor.kind, raw[still:])
+            return read_matrix(tensor.kind, raw[still:], self.model.scale(tensor.name))
         blocks = raw[:still]
         if tensor.kind in FORMATS:
-            return Plain(
-                np.ascontiguousarray(dequantised(read_blocks(tensor.kind, blocks), FORMATS[tensor.kind]).T)
-            )
+            found = read_blocks(tensor.kind, blocks, self.model.scale(tensor.name))
+            return Plain(np.ascontiguousarray(dequantised(found, FORMATS[tensor.kind]).T))
         return Plain(np.ascontiguousarray(read_floats(tensor.kind, blocks).T))
 
     def norm(self, name: str, x: Floats) -> Floats:
@@ -486,7 +493,8 @@ def dense_and_experts(layer: Layer, x: Floats) -> Floats:
     dense = layer.norm("post_ffw_norm_1", gated_unit(layer, layer.norm("ffn_norm", x)))
     scale = layer.vector("ffn_gate_inp.scale") * F(len(x) ** -0.5)
     chosen, shares = _choice(layer, layer.product("ffn_gate_inp", norm(x, scale, layer.shape.epsilon)))
-    shares = shares * layer.vector("ffn_down_exps.scale")[chosen]
+    if layer.model.file.tensors[f"blk.{layer.number}.ffn_down_exps.weight"].kind != "NVFP4":
+        shares = shares * layer.vector("ffn_down_exps.scale")[chosen]  # else its weights have it
     inputs, total = layer.norm("pre_ffw_norm_2", x), np.zeros_like(x)
     for expert, share in zip(chosen, shares, strict=True):
         total = fma(gated_unit(layer, inputs, "_exps", expert), share, total)

@@ -21,12 +21,12 @@ from tests.engines.tiny_gguf import written
 
 HALVES = {
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2),
-    "Q5_1": (0, 2), "MXFP4": (), "IQ1_M": (), "TQ1_0": (52,), "TQ2_0": (64,),
+    "Q5_1": (0, 2), "MXFP4": (), "NVFP4": (), "IQ1_M": (), "TQ1_0": (52,), "TQ2_0": (64,),
 }  # fmt: skip
 """Bytes of a block where float16 numbers lie; elsewhere, at its beginning."""
 KINDS = ("Q4_K", "Q6_K", "Q5_K", "Q3_K", "Q2_K", "IQ4_XS", "Q5_1", "Q4_1", "IQ4_NL", "Q5_0")
 """Of the matrices of `write_mixed`, in turn."""
-FEW_BITS = ("IQ3_S", "IQ2_XS", "IQ1_S", "MXFP4", "IQ3_XXS", "IQ2_XXS", "IQ1_M", "TQ1_0", "IQ2_S", "TQ2_0")
+FEW_BITS = ("IQ3_S", "IQ2_XS", "IQ1_S", "MXFP4", "IQ3_XXS", "IQ2_XXS", "IQ1_M", "TQ1_0", "IQ2_S", "TQ2_0", "NVFP4")
 WIDTH, FEED, HEADS, KV_HEADS, VOCAB, LAYERS = 256, 256, 4, 2, 90, 2
 
 
@@ -41,13 +41,16 @@ def zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
 def random_rows(kind: str, rows: int, blocks: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
     """Return uint8[rows, bytes of a row]; every byte is random but for the scales, which are finite.
 
-    They are normally distributed times ``scale``; MXFP4's are of any size, or about as large as a smaller scale.
+    They are normally distributed times ``scale``; MXFP4's are of any size, or about as large as a smaller scale,
+    NVFP4's of any size, or small.
     """
     random = np.random.default_rng(seed)
     size = BLOCK_BYTES[kind]
     raw = random.integers(0, 256, (rows, blocks, size), dtype=np.uint8)
     if kind == "MXFP4":
         _write_exponents(random, raw, scale)
+    if kind == "NVFP4" and scale < 1:
+        raw[..., :4] &= 15
     if kind == "IQ1_M":
         words, shifts = raw[..., 48:56].view(np.uint16), np.arange(0, 16, 4, dtype=np.uint16)
         words &= 0xFFF  # the rest is a quarter of the scale in each of four words
@@ -110,6 +113,9 @@ def write_mixed(path: Path, seed: int = 0, kinds: Sequence[str] = KINDS) -> Path
             kind = "Q4_K"
         raw = small_rows(kind, rows, WIDTH, seed + number)
         writer.add_tensor(f"{name}.weight", raw, raw_dtype=GGMLQuantizationType[kind])
+        if kind == "NVFP4":
+            for end in ("scale", "input_scale"):
+                writer.add_tensor(f"{name}.{end}", random.uniform(0.3, 1, 1).astype(np.float32))
     for name in ("output_norm", *(f"blk.{i}.{norm}_norm" for i in range(LAYERS) for norm in ("attn", "ffn"))):
         writer.add_tensor(f"{name}.weight", random.uniform(0.5, 1.5, WIDTH).astype(np.float32))
     for name, size in (("q", WIDTH), ("k", WIDTH // 2), ("v", WIDTH // 2)):

@@ -288,14 +288,14 @@ def test_a_type_that_is_not_read_is_named_before_anything_is_packed(tmp_path, mo
     model = build("llama")
 
     def kind(tensor):
-        return "NVFP4" if tensor == "blk.2.ffn_down.weight" else "F32"
+        return "Q8_K" if tensor == "blk.2.ffn_down.weight" else "F32"
 
     monkeypatch.setattr(  # gguf cannot write the type
-        "tests.engines.cpu.tiny_families.raw", lambda matrix, _: np.zeros((len(matrix), 256 // 64 * 36), np.uint8)
+        "tests.engines.cpu.tiny_families.raw", lambda matrix, _: np.zeros((len(matrix), 292), np.uint8)
     )
     path = write(tmp_path / "m.gguf", "llama", tensors_of("llama", model), model.config, kind)
     monkeypatch.setattr("draftwood.engines.cpu.weights.packing", lambda *_: pytest.fail("something was packed"))
-    with pytest.raises(UnsupportedModelError, match="type NVFP4 are not supported: get the model in another"):
+    with pytest.raises(UnsupportedModelError, match="type Q8_K are not supported: get the model in another"):
         CpuTarget(path)
 
 

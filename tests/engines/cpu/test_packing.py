@@ -33,8 +33,9 @@ def _naive_block(
 ) -> None:
     column, at = output % TILE, 0
     for half in (rows.scale, rows.least) if form.least else (rows.scale,):
-        place[at + 2 * column : at + 2 * column + 2] = half[output, block : block + 1].view(np.uint8)
-        at += 2 * TILE
+        size = half.itemsize
+        place[at + size * column : at + size * (column + 1)] = half[output, block : block + 1].view(np.uint8)
+        at += size * TILE
     for group in range(block * form.groups, (block + 1) * form.groups):
         for factors in (rows.factors, rows.least_factors):
             for i in range(form.factors if factors is not None else 0):
@@ -139,8 +140,8 @@ def test_inputs_that_are_no_whole_blocks_are_refused():
 
 
 def test_a_type_without_a_format_is_refused():
-    with pytest.raises(UnsupportedModelError, match="NVFP4"):
-        packed_tensor(Tensor("some.weight", "NVFP4", (16, 256), np.zeros((16, 144), np.uint8)))
+    with pytest.raises(UnsupportedModelError, match="Q8_K"):
+        packed_tensor(Tensor("some.weight", "Q8_K", (16, 256), np.zeros((16, 292), np.uint8)))
     with pytest.raises(UnsupportedModelError, match="unknown type 77"):
         packed_tensor(Tensor("some.weight", "type 77", (16, 256), None))
 
@@ -188,6 +189,16 @@ def test_blocks_of_mxfp4_outside_of_float16_are_refused_unless_they_are_zero(exp
         assert not dequantised(read_blocks("MXFP4", raw), FORMATS["MXFP4"])[0, 32:64].any()
 
 
+def test_scales_of_nvfp4_are_those_of_the_gguf_package_whatever_their_bytes():
+    """4,096 blocks of random bytes, among them those that are no number elsewhere, or negative."""
+    raw = np.random.default_rng(0).integers(0, 256, (64, 64 * 36), dtype=np.uint8)
+    raw.reshape(64, 64, 36)[:4, :, :4] = np.arange(4 * 64 * 4, dtype=np.int64).reshape(4, 64, 4) & 255
+    want = quants.dequantize(raw, GGMLQuantizationType.NVFP4)
+    for scale in (1.0, 0.25):
+        found = dequantised(read_blocks("NVFP4", raw, scale), FORMATS["NVFP4"])
+        np.testing.assert_array_equal(_bits(found), _bits(want * np.float32(scale)))
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_planes_and_codes_hold_the_same(kind):
     planes = read_blocks(kind, random_rows(kind, 3, 2)).planes
@@ -203,7 +214,7 @@ def test_floats_are_those_of_the_gguf_package(kind):
     np.testing.assert_array_equal(_bits(read_floats(kind, raw)), _bits(want.reshape(5, 9)))
 
 
-@pytest.mark.parametrize("kind", ["NVFP4", "Q8_K", "F32", "type 77"])
+@pytest.mark.parametrize("kind", ["Q8_1", "Q8_K", "F32", "type 77"])
 def test_types_without_a_format_are_refused_by_name(kind):
     with pytest.raises(UnsupportedModelError, match=kind):
         read_blocks(kind, np.zeros((1, 256), np.uint8))

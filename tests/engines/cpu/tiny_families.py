@@ -809,7 +809,7 @@ def raw(tensor: np.ndarray, kind: str) -> np.ndarray:
     """Return a tensor's bytes in a type of GGUF."""
     if kind in ("Q4_K", "Q6_K"):  # which gguf reads, but cannot write
         return simple_k(tensor, kind)
-    if kind.startswith("IQ"):  # neither: other weights, which depend on these
+    if kind.startswith("IQ") or kind == "NVFP4":  # neither: other weights, which depend on these
         rows, inputs = prod(tensor.shape[:-1]), tensor.shape[-1]
         return small_rows(kind, rows, inputs, crc32(tensor.tobytes())).reshape(*tensor.shape[:-1], -1)
     return quants.quantize(tensor, GGMLQuantizationType[kind])

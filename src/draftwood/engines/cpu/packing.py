@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 _SLAB = 64 << 20
 _LINE = 64  # bytes of a cache line
-_HALF_ROW = 2 * TILE  # bytes of one float16 for each output
 
 
 def write_tiles(tiles: Bytes, blocks: Blocks, format: Format) -> None:
     """Write rows into tiles [tiles, blocks, bytes of a block]; padding of the last tile is left as it is."""
-    halves = tiles[..., : 2 * _HALF_ROW].view(np.float16)  # of scale, then of least
-    for i, half in enumerate((blocks.scale, blocks.least)):
-        if half is not None:
-            _fill(halves[..., TILE * i : TILE * (i + 1)].swapaxes(1, 2), half)
-    head = tiles[..., _HALF_ROW * (1 + format.least) : format.head_bytes]
+    row = TILE * format.scale_bytes
+    for i, scale in enumerate((blocks.scale, blocks.least)):
+        if scale is not None:
+            place = tiles[..., row * i : row * (i + 1)].view(scale.dtype)
+            _fill(place.swapaxes(1, 2), scale)
+    head = tiles[..., row * (1 + format.least) : format.head_bytes]
     rows = head.reshape(*tiles.shape[:2], format.groups, (1 + format.least) * format.factors, TILE)
     rows = np.moveaxis(rows, -1, 1)  # [tiles, 16, blocks, groups, of a group]
     for i, factors in enumerate((blocks.factors, blocks.least_factors)):
@@ -101,19 +101,23 @@ Rows = slice | NDArray[np.intp] | None
 
 @dataclass(frozen=True, slots=True)
 class SomeRows:
-    """Some rows of a tensor, as `Tensor.rows` numbers them, and the tiles that they go to."""
+    """Some rows of a tensor, as `Tensor.rows` numbers them, and the tiles that they go to.
+
+    ``scale`` is as of `read_blocks`.
+    """
 
     becomes: str
     source: Tensor
     rows: slice | NDArray[np.intp]
     tiles: Packed
+    scale: float = 1.0
 
     def pack(self) -> None:
         """Write the rows into their tiles."""
         raw, kind, was = self.source.rows(self.rows), self.becomes, self.source.kind
         same = kind == was
         if kind not in _FLOATS:
-            blocks = read_blocks(kind, raw) if same else quantised(kind, read_floats(was, raw))
+            blocks = read_blocks(kind, raw, self.scale) if same else quantised(kind, read_floats(was, raw))
             write_tiles(self.tiles, blocks, FORMATS[kind])
             return
         if same:
@@ -179,14 +183,15 @@ def packing(parts: Sequence[SomeRows], threads: int, done: Callable[[int], None]
 
 
 def plan(
-    tensor: Tensor | Sequence[Tensor], rows: Rows, room: Room, kind: str = ""
+    tensor: Tensor | Sequence[Tensor], rows: Rows, room: Room, kind: str = "", scales: Sequence[float] = (1.0,)
 ) -> tuple[Packed, list[SomeRows]]:
     """Return room for a packed tensor of the file, and the parts that fill it.
 
     ``tensor`` is a matrix [outputs, inputs], or one for each expert, in one tensor or in several. ``rows`` says
-    which outputs, in which order (None: all), ``kind`` the type that floats become (empty: they stay). ``room``
-    allocates zeros that begin at a multiple of 64 bytes: uint8[tiles, blocks, bytes of a block] for quantised
-    types, uint16 or float32[tiles, inputs, 16] for floats, the experts in front.
+    which outputs, in which order (None: all), ``kind`` the type that floats become (empty: they stay), ``scales``
+    those of each expert, or one for all: see `read_blocks`. ``room`` allocates zeros that begin at a multiple of
+    64 bytes: uint8[tiles, blocks, bytes of a block] for quantised types, uint16 or float32[tiles, inputs, 16] for
+    floats, the experts in front.
 
     Raises `UnsupportedModelError` for a type without a format, or experts of several types, and `ModelError` for
     what is no matrix, or where inputs are no whole blocks.
@@ -209,11 +214,12 @@ def plan(
     packed = room(shape if len(one.shape) == 2 and not others else (len(matrices), *shape), dtype)
     step = max(TILE, _AT_ONCE // inputs // TILE * TILE)
     parts = []
-    for (source, first), tiles in zip(matrices, packed.reshape(-1, *shape), strict=True):
+    for number, ((source, first), tiles) in enumerate(zip(matrices, packed.reshape(-1, *shape), strict=True)):
+        scale = scales[number % len(scales)]
         for start in range(0, outputs, step):
             end = min(start + step, outputs)
             some = slice(first + start, first + end) if rows is None else first + rows[start:end]
-            parts.append(SomeRows(kind, source, some, tiles[start // TILE : (start + step) // TILE]))
+            parts.append(SomeRows(kind, source, some, tiles[start // TILE : (start + step) // TILE], scale))
     return packed, parts
 
 

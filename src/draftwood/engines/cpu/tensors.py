@@ -50,11 +50,31 @@ class Tensors:
         """Return some rows of a matrix, or of each expert's, to be packed; None: all of them."""
         first = tensor if isinstance(tensor, Tensor) else tensor[0]
         kind = self.kind(first)
-        packed, parts = plan(tensor, rows, self._slabs.zeros, kind)
+        packed, parts = plan(tensor, rows, self._slabs.zeros, kind, self._scales(tensor))
         self.parts += parts
         matrix = matrix_of(kind, packed, outputs, first.shape[-1], self._kernels)
         self._origins[id(matrix)] = tensor, rows
         return matrix
+
+    def _scales(self, tensor: Tensor | list[Tensor]) -> list[float]:
+        """Return what the file multiplies weights by beside the scales of their blocks: of each expert, or of all.
+
+        Only types that are ``floating`` have such a tensor. Another one is for inputs that become 4 bits; here
+        they become 8.
+        """
+        if not isinstance(tensor, Tensor):
+            return [scale for one in tensor for scale in self._scales(one)]
+        start = tensor.name.removesuffix("weight")
+        self.read.add(f"{start}input_scale")
+        if tensor.kind not in FORMATS or not FORMATS[tensor.kind].floating:
+            return [1.0]
+        if f"{start}scale" not in self.file.tensors:
+            return [1.0]
+        count = prod(self.tensor(f"{start}scale").shape)
+        found = self.flat(f"{start}scale", count if count == prod(tensor.shape[:-2]) else 1)[:count]
+        if not np.isfinite(found).all():
+            raise ModelError(f"{start}scale in {self.file.path} has infinite numbers: get the file again")
+        return [float(one) for one in found]
 
     def vector(self, name: str, size: int) -> Vector:
         """Return a vector, padded with zeros to a multiple of 32."""
@@ -98,7 +118,10 @@ class Tensors:
 
     def numbers(self, tensor: Tensor, rows: slice | NDArray[np.intp]) -> NDArray[np.float32]:
         """Return some rows of a tensor as floats."""
-        return _as_floats(tensor.kind, tensor.rows(rows))
+        raw, kind = tensor.rows(rows), tensor.kind
+        if kind in FORMATS:
+            return dequantised(read_blocks(kind, raw, self._scales(tensor)[0]), FORMATS[kind])
+        return read_floats(kind, raw)
 
     def reader(self, tensor: Tensor) -> Callable[[NDArray[np.intp]], NDArray[np.float32]]:
         """Return what reads rows of a matrix that stays in its file, as float32; raises as `check_unchanged`."""
@@ -113,12 +136,6 @@ class Tensors:
         """Let go of the tensors of a model in memory, whose weights the caller may free."""
         self.file.tensors.clear()
         self._origins.clear()
-
-
-def _as_floats(kind: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-    if kind in FORMATS:
-        return dequantised(read_blocks(kind, raw), FORMATS[kind])
-    return read_floats(kind, raw)
 
 
 class LayerTensors:

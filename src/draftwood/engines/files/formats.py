@@ -3,7 +3,8 @@
 A matrix ``W`` [outputs, inputs] is cut into tiles of 16 outputs, padded with zeros. A tile is one run of blocks,
 in the order of the inputs. A block holds ``Format.groups`` groups of 32 inputs:
 
-1. ``scale`` float16[16], one per output; then ``least`` float16[16] where the format has it;
+1. ``scale`` float16[16], one per output (float32[16] where the format is ``floating``); then ``least``, as many
+   where the format has it;
 2. for each group: ``Format.factors`` x 16 bytes that multiply the scale (one row of 16 per 32 or per 16 inputs),
    then as many that multiply ``least`` where the format has it;
 3. after them, for each group, its planes of codes.
@@ -32,6 +33,8 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 TILE, GROUP, STEPS = 16, 32, 8
 """Outputs of a tile, inputs of a group, steps of four inputs in a group."""
+EIGHT_BIT_POWER = 120
+"""Of two: by how much exponents of float32 are larger than those of the same bits of `eight_bit_floats`."""
 
 
 def padded(size: int, to: int = GROUP) -> int:
@@ -51,11 +54,17 @@ class Format:
     least: bool = False  # whether least (GGUF's min, negated where it is added) is subtracted
     codebook: tuple[int, ...] = ()  # sixteen unsigned bytes that codes of 1 to 4 bits stand for; empty: none
     power: int = 0  # of two, which float16 scales cannot take in: small ones would lose bits
+    floating: bool = False  # whether factors are floats of 8 bits (see `eight_bit_floats`), and scales float32
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of one scale."""
+        return 4 if self.floating else 2
 
     @property
     def head_bytes(self) -> int:
         """Bytes of scales, leasts and factors at the beginning of a block."""
-        return TILE * (2 * (1 + self.least) + self.groups * self.factors * (1 + self.least))
+        return TILE * (self.scale_bytes + self.groups * self.factors) * (1 + self.least)
 
     @property
     def group_bytes(self) -> int:
@@ -88,7 +97,7 @@ def _signed(*sizes: int) -> tuple[int, ...]:
     return *sizes, *(-size for size in sizes)
 
 
-_E2M1 = _signed(0, 1, 2, 3, 4, 6, 8, 12)  # twice the floats of 4 bits that MXFP4 has
+_E2M1 = _signed(0, 1, 2, 3, 4, 6, 8, 12)  # twice the floats of 4 bits that MXFP4 and NVFP4 have
 _IQ3_XXS = _signed(4, 12, 20, 28, 36, 44, 52, 62)
 _IQ2 = _signed(8, 25, 43, 0)  # the last is never used
 _IQ1 = (-7, 1, 9, 0, -9, -1, 7)  # 8 * (-1, 0, 1) + 1, and 8 * (-1, 0, 1) - 1
@@ -107,6 +116,7 @@ FORMATS = {
     "IQ4_NL": Format((4,), offset=128, codebook=_CODEBOOK),
     "IQ4_XS": Format((4,), offset=128, groups=8, factors=1, signed=True, codebook=_CODEBOOK),
     "MXFP4": _coded((4,), _E2M1),
+    "NVFP4": _coded((4,), _E2M1, groups=2, factors=2, power=-1, floating=True),
     "IQ3_S": _coded((4,), _signed(*range(1, 16, 2)), groups=8, factors=1),
     "IQ3_XXS": _coded((4,), _IQ3_XXS, groups=8, factors=1, power=-2),
     "IQ2_S": _coded((2, 1), _IQ2, groups=8, factors=2, power=-3),
@@ -119,6 +129,11 @@ FORMATS = {
     "Q1_0": _coded((1,), (-1, 1), groups=4),
 }
 """By the name that GGUF gives the type. Codes are unsigned: signed ones of the file plus their offset."""
+
+
+def eight_bit_floats(factors: Bytes) -> NDArray[np.float32]:
+    """Return the floats that bytes below 128 stand for: four bits of exponent, three of mantissa (E4M3)."""
+    return (factors.astype(np.uint32) << np.uint32(20)).view(np.float32) * np.float32(2.0**EIGHT_BIT_POWER)
 
 
 def planes_from_codes(codes: Bytes, format: Format) -> tuple[Bytes, ...]:

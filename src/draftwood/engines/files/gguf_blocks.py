@@ -17,7 +17,8 @@ from draftwood.engines.files.formats import FORMATS, Bytes, planes_from_codes
 from draftwood.errors import UnsupportedModelError
 
 Halves = NDArray[np.float16]
-Factors = NDArray[Any]  # uint8 or int8
+Scales = NDArray[Any]  # float16, or float32
+Factors = NDArray[Any]  # uint8 or int8, or the floats that they stand for
 _NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 
@@ -26,7 +27,7 @@ class Blocks:
     """Rows of quantised weights; what the format does not have is None."""
 
     planes: tuple[Bytes, ...]  # codes, as `formats` describes planes of single rows
-    scale: Halves  # float16[rows, blocks], a block being 32 inputs times the groups of the format
+    scale: Scales  # [rows, blocks], a block being 32 inputs times the groups of the format
     least: Halves | None = None
     factors: Factors | None = None  # uint8 or int8[rows, inputs / 32] or [rows, inputs / 16]
     least_factors: Bytes | None = None
@@ -158,6 +159,19 @@ def _mxfp4(blocks: Bytes) -> Blocks:
     return Blocks(planes=(_groups(codes, 1),), scale=scale)
 
 
+_NOTHING = 0x7F  # as a scale of NVFP4 it is 0; elsewhere no number
+
+
+def _nvfp4(blocks: Bytes) -> Blocks:
+    """Read scales of 16 weights as factors; the scale is 1, to be multiplied by that of the whole tensor."""
+    found = blocks[..., :4]
+    factors = np.where(found == _NOTHING, np.uint8(0), found & np.uint8(0x7F))
+    pairs = blocks[..., 4:].reshape(*blocks.shape[:2], 2, 2, 8)  # bytes of both halves of two groups
+    first, second, low, four = pairs[..., 0, :], pairs[..., 1, :], np.uint8(15), np.uint8(4)
+    plane = np.concatenate([first & low | second << four, first >> four | second & ~low], axis=-1)
+    return Blocks(planes=(plane,), scale=np.ones(blocks.shape[:2], np.float32), factors=per_group(factors))
+
+
 def _tq1_0(blocks: Bytes) -> Blocks:
     """Read five codes of three values from a byte, which is 256 times a fraction whose ternary digits they are."""
     runs = ((blocks[..., :32], 5), (blocks[..., 32:48], 5), (blocks[..., 48:52], 4))
@@ -184,7 +198,7 @@ def _q1_0(blocks: Bytes) -> Blocks:
 READERS: dict[str, Callable[[Bytes], Blocks]] = {
     "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0, "Q2_K": _q2_k, "Q3_K": _q3_k,
     "Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k, "IQ4_NL": _q4_0, "IQ4_XS": _iq4_xs, "MXFP4": _mxfp4,
-    "TQ1_0": _tq1_0, "TQ2_0": _tq2_0, "Q1_0": _q1_0,
+    "NVFP4": _nvfp4, "TQ1_0": _tq1_0, "TQ2_0": _tq2_0, "Q1_0": _q1_0,
 }  # fmt: skip
 """Read blocks uint8[rows, blocks, bytes], by the name of their type."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,9 +15,10 @@ from draftwood.engines.files.formats import (
     Bytes,
     Format,
     codes_from_planes,
+    eight_bit_floats,
     planes_from_codes,
 )
-from draftwood.engines.files.gguf_blocks import READERS, Blocks, Factors, Halves
+from draftwood.engines.files.gguf_blocks import READERS, Blocks, Factors, Scales
 from draftwood.engines.files.gguf_file import BLOCK_BYTES, Tensor
 from draftwood.engines.files.gguf_grids import GRIDS
 from draftwood.errors import ModelError, UnsupportedModelError
@@ -25,11 +27,15 @@ Floats = NDArray[np.float32]
 _READERS = READERS | GRIDS
 
 
-def read_blocks(kind: str, raw: Bytes) -> Blocks:
-    """Take rows of blocks apart, uint8[rows, bytes of a row]; raises `UnsupportedModelError` for other types."""
+def read_blocks(kind: str, raw: Bytes, scale: float = 1.0) -> Blocks:
+    """Take rows of blocks apart, uint8[rows, bytes of a row]; raises `UnsupportedModelError` for other types.
+
+    All weights are multiplied by ``scale``, a float32 number, where the format is ``floating``.
+    """
     if kind not in _READERS:
         raise not_read(kind)
-    return _READERS[kind](raw.reshape(len(raw), -1, BLOCK_BYTES[kind]))
+    blocks = _READERS[kind](raw.reshape(len(raw), -1, BLOCK_BYTES[kind]))
+    return replace(blocks, scale=blocks.scale * np.float32(scale)) if FORMATS[kind].floating else blocks
 
 
 def not_read(kind: str) -> UnsupportedModelError:
@@ -57,13 +63,16 @@ def dequantised(blocks: Blocks, format: Format) -> Floats:
     codes = codes_from_planes(blocks.planes, format)
     values = np.array(format.codebook, np.uint8)[codes] if format.codebook else codes
     steps = values.astype(np.float32) - np.float32(format.offset)
-    weights = _along(blocks.scale, blocks.factors, steps.shape[1], format.power) * steps
+    factors = blocks.factors
+    if factors is not None and format.floating:
+        factors = eight_bit_floats(factors)
+    weights = _along(blocks.scale, factors, steps.shape[1], format.power) * steps
     if blocks.least is not None:
         weights -= _along(blocks.least, blocks.least_factors, steps.shape[1])
     return weights
 
 
-def _along(scale: Halves, factors: Factors | None, inputs: int, power: int = 0) -> Floats:
+def _along(scale: Scales, factors: Factors | None, inputs: int, power: int = 0) -> Floats:
     """Return ``2 ** power * scale * factors`` for each input, float32[rows, inputs]."""
     wide = scale.astype(np.float32) * np.float32(2.0**power)
     if factors is not None:

@@ -12,7 +12,7 @@ from draftwood.engines.cpu.code.emit import function
 from draftwood.engines.cpu.code.instructions import Dots
 from draftwood.engines.cpu.code.records import Field
 from draftwood.engines.cpu.code.values import F32, I8, I32, I64, POINTER, VOID, Place, Value
-from draftwood.engines.files.formats import GROUP, STEPS, TILE, Format
+from draftwood.engines.files.formats import EIGHT_BIT_POWER, GROUP, STEPS, TILE, Format
 
 
 def unpacked(form: Format, dots: Dots, codes: Place) -> list[Value]:
@@ -44,9 +44,10 @@ class Scales:
 
     def __init__(self, form: Format, block: Place, part: Value, outputs: int) -> None:
         self._form, self._outputs = form, outputs
-        self._factors = block + (part * outputs + 2 * TILE * (1 + form.least))
-        heads = block + part * (2 * outputs)
-        found = [(heads + 2 * TILE * i).array("i16", outputs)[0].from_half() for i in range(1 + form.least)]
+        size = form.scale_bytes
+        self._factors = block + (part * outputs + size * TILE * (1 + form.least))
+        heads = block + part * (size * outputs)
+        found = [self._read_scale(heads + size * TILE * i) for i in range(1 + form.least)]
         self._scale, self._least = found[0], found[1] if form.least else None
         if form.power:
             self._scale = self._scale * 2.0**form.power
@@ -59,8 +60,7 @@ class Scales:
         first = self._factors + group * (TILE * form.factors * (1 + form.least))
         found = []
         for half in range(form.factors):
-            factor = self._read(first + TILE * half)
-            scale = self._scale * (factor.signed(I32) if form.signed else factor.unsigned(I32)).real()
+            scale = self._scale * self._factor(self._read(first + TILE * half))
             least = None
             if self._least is not None:
                 least = self._least * self._read(first + TILE * (form.factors + half)).unsigned(I32).real()
@@ -69,6 +69,16 @@ class Scales:
 
     def _read(self, place: Place) -> Value:
         return place.array("i8", self._outputs)[0]
+
+    def _read_scale(self, place: Place) -> Value:
+        if self._form.floating:
+            return place.array("f32", self._outputs)[0]
+        return place.array("i16", self._outputs)[0].from_half()
+
+    def _factor(self, byte: Value) -> Value:
+        if self._form.floating:
+            return (byte.unsigned(I32) << 20).bits_as(F32) * 2.0**EIGHT_BIT_POWER
+        return (byte.signed(I32) if self._form.signed else byte.unsigned(I32)).real()
 
 
 def float_weights(kind: str, place: Place) -> Value:
