@@ -33,6 +33,7 @@ from draftwood.contracts.target import Ints as Ints
 from draftwood.contracts.target import Positions as Positions
 from draftwood.contracts.target import Prefix as Prefix
 from draftwood.contracts.target import Scores as Scores
+from draftwood.contracts.target import StoredForm as StoredForm
 from draftwood.contracts.target import Target as Target
 from draftwood.contracts.target import TargetSession as TargetSession
 from draftwood.contracts.target import Watch as Watch

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +164,8 @@ class TargetSession(ABC):
 class Prefix(Protocol):
     """What a target has computed of the beginning of a text, outside of any session.
 
-    It may have ``reach(length)``: with how many of its tokens, at most ``length``, a text can begin.
+    It may have ``reach(length)``: with how many of its tokens, at most ``length``, a text can begin. It may have
+    ``pages``, arrays that it may share with other prefixes: their bytes are part of ``nbytes``.
     """
 
     @property
@@ -172,6 +173,20 @@ class Prefix(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+
+class StoredForm(NamedTuple):
+    """The form in which prefixes of a target outlive the process: each one then has ``pages`` and `states`.
+
+    A page is an array of any type with so many ``tokens`` of the text; the last one of a prefix may have fewer,
+    and is not stored. ``states()`` are arrays by length, a multiple of ``tokens``, that a text needs to go on
+    from there. No array is ever written to. A page, and a state, is the same for all texts that begin alike.
+    """
+
+    name: str  # of all that their bits depend on beside tokens: weights, code
+    tokens: int
+    page_bytes: int
+    state_bytes: int  # 0: there are no states, and a text goes on from the end of any page
 
 
 class Target(ABC):
@@ -249,6 +264,21 @@ class Target(ABC):
         The caller reads on from the session's ``length``. ``reserve`` as in `open`.
         """
         raise CapabilityError("this target keeps no prefixes")
+
+    def stored_form(self) -> StoredForm | None:
+        """Return the form in which its prefixes can be stored; None where they cannot.
+
+        May take a second per GB of weights, which it reads; raises `ModelError` where these have changed.
+        """
+        return None
+
+    def restored(self, ids: Sequence[int], pages: Sequence[Any], state: Any) -> Prefix:
+        """Return the prefix with these tokens, whole pages of them, as `save` once did.
+
+        ``pages`` and ``state`` (None where there are none) are arrays of bytes, uint8[...], of the sizes of its
+        `stored_form`, and are not written to.
+        """
+        raise CapabilityError("this target stores no prefixes")
 
     def grow(self, requests: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Sequence[Scores]:
         """One pass, for draft models (`Capabilities.grows`): read nodes of a tree after the cached text.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,17 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.child_safe import ChildSafeLock
+from draftwood.contracts import StoredForm
 from draftwood.engines.cpu.blocks.delta_walk import state_sizes
 from draftwood.engines.cpu.code.cells import MOVING, PAGE
 from draftwood.engines.cpu.code.instructions import Instructions
-from draftwood.engines.cpu.code.kernels import kernels, sources
+from draftwood.engines.cpu.code.kernels import kernels, sources, texts
 from draftwood.engines.cpu.code.running import POOL
 from draftwood.engines.cpu.pages import Pages
 from draftwood.engines.cpu.passes import PassRecord, Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.pool import pass_threads
 from draftwood.engines.cpu.recent import Kept, RecentInputs
-from draftwood.engines.cpu.states import RecurrentStates, Room
+from draftwood.engines.cpu.states import RecurrentStates, Room, SavedStates
 from draftwood.engines.cpu.weights import Report, Weights
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
@@ -46,7 +48,7 @@ class CpuModel:
     ) -> None:  # fmt: skip
         every = self.kernels = kernels(instructions)
         self.instructions = every.instructions
-        self.weights = Weights(source, every, report, becomes)
+        self.weights, self._becomes = Weights(source, every, report, becomes), becomes
         self.threads = max(1, min(POOL, cores() if threads is None else threads))
         self.lock = ChildSafeLock()
         with self.weights.packed():
@@ -107,6 +109,17 @@ class CpuModel:
             return RecurrentStates(self._room, length, saved)
         sizes = self.program.convolutions, self.weights.shape.convolved
         return RecentInputs(pages, sizes, length, saved) if sizes[0] else None
+
+    def stored_form(self) -> StoredForm | None:
+        """As of `draftwood.contracts.Target`; by law 13 it is that of all machines and instruction sets."""
+        weights = self.weights.file.digest()
+        states = self._room.stored_bytes if self._room is not None else 0
+        name = f"cpu {texts()} {self._becomes} {weights}"
+        return StoredForm(name, PAGE, self.page_bytes, states) if weights and sys.byteorder == "little" else None
+
+    def restored_rest(self, length: int, state: NDArray[np.uint8] | None) -> SavedStates | None:
+        """Return what a text needs beside pages to go on from this length; None where it needs no states."""
+        return None if self._room is None or state is None else SavedStates({length: self._room.restored(state)})
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:
         """Copy keys and values from cells to earlier ones, in order."""

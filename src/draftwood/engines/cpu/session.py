@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from draftwood.engines.committed import CommittedText, locked
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.records import WIDEST
@@ -12,6 +15,7 @@ from draftwood.engines.cpu.pages import Page, Pages
 from draftwood.engines.cpu.passes import Rows
 from draftwood.engines.cpu.phases import Without
 from draftwood.engines.cpu.recent import SavedRest
+from draftwood.engines.cpu.states import SavedStates
 from draftwood.engines.lent_scores import RowScores
 from draftwood.errors import CapabilityError, UsageError
 from draftwood.tree import TokenTree
@@ -149,11 +153,15 @@ class SavedPages:
         self.model, self.ids = session.model, tuple(session.ids)
         self.pages = session.pages.share(session.length)
         self._saved = None if session.recent is None else session.recent.saved(session.length)
-        self.nbytes = session.model.token_bytes * len(self.ids) + (self._saved.nbytes if self._saved else 0)
+        self.nbytes = sum(page.nbytes for page in self.pages) + (self._saved.nbytes if self._saved else 0)
 
     def reach(self, length: int) -> int:
         """Return with how many tokens a text can begin, at most ``length``."""
         return length if self._saved is None else self._saved.reach(length)
+
+    def states(self) -> dict[int, NDArray[np.float32]]:
+        """As of `draftwood.contracts.target.StoredForm`."""
+        return self._saved.stored() if isinstance(self._saved, SavedStates) else {}
 
     def resumed(self, model: Any, length: int) -> CpuSession:
         """Return a new text that begins with the first ``length`` tokens; raises `UsageError` where it cannot.

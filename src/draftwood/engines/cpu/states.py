@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.recent import Kept, Slot, slot_of
@@ -63,6 +64,18 @@ class Room:
         skip = -whole.ctypes.data % 64 // 4
         return slot_of(whole[skip : skip + self.state])
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a point as it is stored."""
+        return 4 * (self.state + 3 * self.token[0] * self.token[1])
+
+    def restored(self, stored: NDArray[np.uint8]) -> Point:
+        """Return the point that `SavedStates.stored` gave."""
+        numbers = stored.view(np.float32)
+        state, before = self.new_state(), numbers[self.state :].reshape(3, *self.token).copy()
+        state.inputs[:] = numbers[: self.state]
+        return Point(state, [slot_of(one) for one in before])
+
 
 def _nearest(points: Mapping[int, Point], length: int) -> tuple[int, Point | None]:
     """Return the longest length up to this one at which a text can go on, and its point; None: before a text."""
@@ -89,6 +102,14 @@ class SavedStates:
 
     def reach(self, length: int) -> int:
         return _nearest(self.points, length)[0]
+
+    def stored(self) -> dict[int, NDArray[np.float32]]:
+        """Return copies of the points at ends of pages, by length."""
+        return {
+            end: np.concatenate([point.state.inputs, *(slot.inputs.ravel() for slot in point.before)])
+            for end, point in self.points.items()
+            if end % PAGE == 0 and not point.pending
+        }
 
 
 class RecurrentStates(Kept):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Capabilities, Target, Watch
+from draftwood.contracts import Capabilities, StoredForm, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import WIDEST
@@ -159,6 +159,13 @@ class CpuTarget(Target):
         """As in `draftwood.contracts.Target`; scores after it are the same to the last bit."""
         del reserve
         return prefix.resumed(self.model, length)
+
+    def stored_form(self) -> StoredForm | None:
+        return self.model.stored_form()
+
+    def restored(self, ids: Sequence[int], pages: Sequence[Any], state: Any) -> SavedPages:
+        rest = self.model.restored_rest(len(ids), state)
+        return SavedPages(CpuSession(self.model, [page.view(np.int16) for page in pages], ids, rest))
 
     @locked
     def extend(

@@ -165,6 +165,10 @@ class GgufFile:
         for part in self.files:
             part.check_unchanged()
 
+    def digest(self) -> str:
+        """Return a digest of all bytes, as `OpenFile.digest`; empty for a model that is in memory alone."""
+        return " ".join(f"{part.digest():x}" for part in self.files)
+
     def _add(self, part: OpenFile) -> dict[str, Any]:
         """Add the tensors of a file; returns its metadata."""
         metadata, places, begin = _read_head(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
@@ -47,7 +49,7 @@ class HubModel:
         self, path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], names: Names,
         files: Iterable[OpenFile] = (), generation: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        self.path, self.files = path, tuple(files)
+        self.path, self.files, self._said = path, tuple(files), dict(config)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
@@ -81,6 +83,13 @@ class HubModel:
     def check_unchanged(self) -> None:
         for file in self.files:
             file.check_unchanged()
+
+    def digest(self) -> str:
+        """Return a digest of weights and settings, as of `GgufFile`."""
+        if not self.files:
+            return ""
+        said = hashlib.blake2b(json.dumps(self._said, sort_keys=True, default=str).encode(), digest_size=16)
+        return " ".join([said.hexdigest(), *(f"{file.digest():x}" for file in self.files)])
 
 
 def read_folder(folder: Path, names: Names) -> HubModel:

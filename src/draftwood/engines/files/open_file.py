@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import weakref
@@ -9,14 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from time import time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.files.paths import opened
+from draftwood.local.findings import remember, remembered
 
 _LOG = logging.getLogger("draftwood")
+_AT_ONCE = 1 << 24  # bytes that are digested at a time
+_SETTLED = 2.0  # seconds: a file system may give two changes within less the same time
 
 
 class FileState:
@@ -68,6 +73,29 @@ class OpenFile(FileState):
                     raise ModelError(f"{self.path} was cut while it was read: load it again when it is whole")
                 done += more
         return found
+
+    def digest(self) -> int:
+        """Return a BLAKE2b of the file as it was loaded, of 128 bits; raises as `read` and `check_unchanged`.
+
+        It is remembered from one start to the next by what the system says of the file, with the time of its last
+        change of any kind: no program can set that one back.
+        """
+        key = f"digest of a file|{self.path}|{self._status()}"
+        known = remembered(key)
+        if known is None:
+            digest = hashlib.blake2b(digest_size=16)
+            for start in range(0, self.size, _AT_ONCE):
+                digest.update(self.read(start, min(_AT_ONCE, self.size - start)).data)
+            known = int.from_bytes(digest.digest(), "little")
+            changed = os.fstat(self._file.fileno()).st_ctime
+            if key.endswith(f"|{self._status()}") and changed < time() - _SETTLED and os.name != "nt":
+                remember(key, known)  # Windows knows no time of any change
+        self.check_unchanged()
+        return known
+
+    def _status(self) -> tuple[int, ...]:
+        status = os.fstat(self._file.fileno())
+        return (*_identity(status), *_stamp(status), status.st_ctime_ns)
 
     def _into(self, view: memoryview, at: int) -> int:
         if hasattr(os, "preadv"):

@@ -50,7 +50,15 @@ def _folder() -> Path:
 @cache
 def sources() -> str:
     """Digest of everything that machine code depends on: the text of these modules, LLVM, the system."""
-    digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()}".encode())
+    return hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()} {texts()}".encode()).hexdigest()[
+        :16
+    ]
+
+
+@cache
+def texts() -> str:
+    """Digest of the text of all modules that the bits of a pass depend on, which are the same on all systems."""
+    digest = hashlib.sha256()
     engines = Path(__file__).parents[2]
     for path in sorted([*engines.glob("cpu/**/*.py"), *engines.glob("files/*.py")]):
         digest.update(path.read_bytes())
