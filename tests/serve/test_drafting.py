@@ -39,7 +39,7 @@ CHOICES = [
 @pytest.mark.parametrize("path", BODIES)
 def test_a_request_chooses_its_drafters(url, path):
     plain = asked(url, path, {"draft": False}).json()
-    counts = {"passes": 47, "draft_tokens": 0, "accepted_tokens": 0}
+    counts = {"passes": 47, "draft_tokens": 0, "accepted_tokens": 0, "cached_on_disk_tokens": 0}
     assert plain["usage"]["draftwood"] == {"drafters": [], **counts}
     for field, drafters in CHOICES:
         found = asked(url, path, field).json()
@@ -69,4 +69,4 @@ def test_what_is_no_choice_is_refused(url, path, field, said):
 def test_a_stream_tells_its_drafters_with_its_usage(url):
     more = {"stream": True, "stream_options": {"include_usage": True}}
     found = asked(url, "/v1/chat/completions", {"draft": False}, **more).text
-    assert '"draftwood":{"drafters":[],"passes":47,"draft_tokens":0,"accepted_tokens":0}' in found
+    assert '"draftwood":{"drafters":[],"passes":47,"draft_tokens":0,"accepted_tokens":0,' in found

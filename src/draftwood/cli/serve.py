@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -17,7 +18,7 @@ from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
-from draftwood.local.machine import threads_given
+from draftwood.local.machine import free_memory, threads_given
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 KEYS = "DRAFTWOOD_API_KEY"
 _SOCKETS = 8192
+_UNKNOWN, _MOST_PREFIXES = 512 << 20, 16 << 30
+"""Bytes for what was read of ended texts where free memory is not known, and at most."""
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
 
@@ -65,14 +68,26 @@ def serve(
         int, Option("--max-waiting", min=0, help="Most texts that wait; more get status 429.")
     ] = 64,
     prefix_cache_mib: Annotated[
-        int,
+        int | None,
         Option(
             "--prefix-cache-mib",
             min=0,
             help="Most memory for what was read of ended texts, so that a next turn need not read it; 0 "
-            "keeps nothing.",
+            "keeps nothing. [default: a quarter of what is free, at most 16384]",
         ),
-    ] = 512,
+    ] = None,
+    prefix_cache_dir: Annotated[
+        Path | None,
+        Option(
+            "--prefix-cache-dir",
+            metavar="DIR",
+            help="Keep what was read of ended texts in this folder, too, so that it is there after a restart: "
+            "whoever can read its files can learn the texts. [default: nowhere]",
+        ),
+    ] = None,
+    prefix_cache_disk_gib: Annotated[
+        float, Option("--prefix-cache-disk-gib", min=0.001, help="Most that is kept in --prefix-cache-dir.")
+    ] = 20,
     max_seconds: Annotated[
         float | None,
         Option("--max-seconds", min=0.001, help="End a text that takes longer than this. [default: no limit]"),
@@ -106,12 +121,22 @@ def serve(
         setup.request([0], served=True)  # raises where the model has settings that cannot be followed
         settings = Settings(
             clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
-            prefix_bytes=prefix_cache_mib << 20, most_seconds=max_seconds, warms_up=True,
+            prefix_bytes=_prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
+            prefix_folder=prefix_cache_dir, prefix_disk_bytes=int(prefix_cache_disk_gib * (1 << 30)),
+            most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, strict_parts=strict_parts,
             hosts=(*hosts_of(host), *(allowed_host or ())),
         )  # fmt: skip
         _say(listening, settings, setup)
         run(setup, settings, listening)
+
+
+def _prefix_bytes(setup: Setup) -> int:
+    """Return how much memory is for what was read of ended texts: a quarter of what the loaded model leaves."""
+    free = free_memory()
+    if free is None or getattr(setup.target.device, "type", "cpu") != "cpu":  # a graphics card's own is small
+        return _UNKNOWN
+    return min(_MOST_PREFIXES, free // 4)
 
 
 def _prepared(given: _Serving, names: list[str]) -> Setup:
@@ -182,6 +207,8 @@ def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
     screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
+    disk = "" if settings.prefix_folder is None else f" and {settings.prefix_disk_bytes / 1e9:.1f} GB of disk"
+    screen.say(f"what was read of texts is kept in up to {settings.prefix_bytes / 1e9:.1f} GB of memory{disk}")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
         note = "note: everybody who reaches this address may use the model: --api-key asks for a key"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -33,6 +34,7 @@ from draftwood.serve.metrics import Metrics
 from draftwood.serve.page import page
 from draftwood.serve.parts import PartReader
 from draftwood.serve.responses import ResponseForm, ResponsesRequest
+from draftwood.serve.stored_prefixes import StoredPrefixes
 from draftwood.serve.streaming import EventStream, events, unless_gone, whole
 from draftwood.serve.tools import without_calls
 from draftwood.serve.worker import Worker
@@ -59,6 +61,8 @@ class Settings:
     keys: Sequence[str] = ()  # API keys, one of which a request must have; none: no key is asked for
     most_bytes: int = 16 << 20  # of a request's body
     prefix_bytes: int = 512 << 20  # memory for what was read of ended texts
+    prefix_folder: Path | None = None  # where it is kept on disk, too; None: nowhere
+    prefix_disk_bytes: int = 20 << 30  # most that is kept there
     most_seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
@@ -91,8 +95,13 @@ class Server:
             setup.predicting("")  # drafters join the set, for requests that have a prediction or a grammar
             setup.expect_grammars()
         self.setup, self.settings = setup, settings
-        self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes)
+        folder, stored = settings.prefix_folder, None
+        if folder is not None:
+            stored = StoredPrefixes(setup.target, folder, settings.prefix_disk_bytes)
+        self.worker = Worker(setup, settings.most_running, settings.most_waiting, settings.prefix_bytes, stored)
         self.metrics = Metrics(settings.model, setup.names, self.worker.inbox)
+        if stored is not None:
+            stored.note = self.metrics.note_disk
         self.worker.watchers.append(self.metrics.note)
         self._readers, self._long_readers = Readers(2), Readers(1)
         self.started = int(time())
@@ -136,6 +145,14 @@ class Server:
                 code="model_not_found",
             )
 
+    def _chosen(
+        self, choose: Callable[[ChoiceMaker, Any], list[Choice]], asking: ChoiceMaker, given: Common
+    ) -> list[Choice]:
+        """Return the choices, for which what is stored of their prompts is in memory."""
+        answers = choose(asking, given)
+        self.worker.fetch([answer.job for answer in answers])
+        return answers
+
     async def respond(
         self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
         choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common, left_out: Sequence[str] = (),
@@ -151,7 +168,9 @@ class Server:
         namespace, loop = namespace_of(http.headers.get("authorization"), asked.user), asyncio.get_running_loop()
         asking = ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
         try:
-            answers: list[Choice] = await self.aside(http, partial(choose, asking, given), given.texts)
+            answers: list[Choice] = await self.aside(
+                http, partial(self._chosen, choose, asking, given), given.texts
+            )
         finally:
             asking.left.set()
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free

@@ -39,6 +39,7 @@ class ServedText:
     has_ended: bool = False
     is_cancelled: bool = False  # its client has gone
     cached: int = 0  # tokens of the prompt that the model had read before
+    stored: int = 0  # of these: what was read from disk
     sequence: ActiveSequence | None = field(default=None, repr=False)  # once the worker has taken it up
     leave: Callable[[ServedText], None] | None = field(default=None, repr=False)  # takes it out of the queue
     watchers: Sequence[Callable[[ServedText, Emission], None]] = field(default=(), repr=False)

@@ -47,6 +47,8 @@ class Metrics:
         self._prompt = many("vllm:prompt_tokens", "Tokens of prompts")
         self._queries = many("vllm:prefix_cache_queries", "Tokens of prompts, looked up among texts read before")
         self._hits = many("vllm:prefix_cache_hits", "Tokens of prompts that had been read before")
+        self._from_disk = many("draftwood:prefix_cache_disk_hits", "Those of them that were read from disk")
+        self._disk_bytes = many("draftwood:prefix_cache_disk_bytes", "Bytes of pages by what was done", "way")
         self._written = many("vllm:generation_tokens", "Tokens written")
         self._ended = many("vllm:request_success", "Texts by how they ended", "finished_reason")
         self._drafts = many("vllm:spec_decode_num_drafts", "Passes with drafts")
@@ -85,6 +87,7 @@ class Metrics:
             self._prompt().inc(len(job.request.prompt))
             self._queries().inc(len(job.request.prompt))
             self._hits().inc(job.cached)
+            self._from_disk().inc(job.stored)
         else:
             for _ in emission.tokens:
                 self._between().observe((now - last) / count)
@@ -107,6 +110,10 @@ class Metrics:
         for name, source in zip(self._names, step.by_source, strict=False):
             if source.kept:
                 self._scored_of(name).inc(source.kept)
+
+    def note_disk(self, way: str, size: int) -> None:
+        """Count bytes of prefixes that were "read" or "written"."""
+        self._disk_bytes(way).inc(size)
 
     def refused(self, status: int) -> None:
         self._refused(str(status)).inc()

@@ -45,6 +45,7 @@ def usage_of(answers: Sequence[Choice]) -> JsonObject:
             "passes": len(steps),
             "draft_tokens": sum(step.drafted for step in steps),
             "accepted_tokens": sum(step.accepted for step in steps),
+            "cached_on_disk_tokens": sum(one.job.stored for one in prompts),
         },
     }
 

@@ -20,6 +20,7 @@ from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
 from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.serve.prefixes import Prefixes
+from draftwood.serve.stored_prefixes import StoredPrefixes
 
 _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
 """Finish reasons after which the model's cache of the text is intact."""
@@ -27,18 +28,25 @@ _WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
 _LAST = 3.0
 """Seconds for the pass after which the texts end when a server is stopped."""
 
+_FLUSH = 10.0
+"""Seconds in which what was read of the last texts is written to disk."""
+
 log = logging.getLogger("draftwood")
 
 
 class Worker:
-    """Writes texts with one model; ``prefix_bytes`` is memory for what was read of ended texts.
+    """Writes texts with one model; ``prefix_bytes`` is memory for what was read of ended texts, ``stored`` keeps
+    it on disk, too.
 
     The ``watchers`` are called by the worker's thread with each text and emission, before its client gets it;
     they must be quick and not fail.
     """
 
-    def __init__(self, setup: Setup, most_running: int, most_waiting: int, prefix_bytes: int = 0) -> None:
-        self._setup, self._numbers = setup, count()
+    def __init__(
+        self, setup: Setup, most_running: int, most_waiting: int, prefix_bytes: int = 0,
+        stored: StoredPrefixes | None = None,
+    ) -> None:  # fmt: skip
+        self._setup, self._numbers, self.stored = setup, count(), stored
         self._prefixes, self._prefix_bytes = Prefixes(setup.target, prefix_bytes), prefix_bytes
         self.watchers: list[Callable[[ServedText, Emission], None]] = []
         self._texts: dict[int, ServedText] = {}  # by the number of their sequence
@@ -51,6 +59,8 @@ class Worker:
 
     def start(self) -> None:
         self._prefixes = Prefixes(self._setup.target, self._prefix_bytes)  # of the model as it is now
+        if self.stored is not None:
+            self.stored.start()
         self._thread.start()
 
     def warm_up(self) -> None:
@@ -74,6 +84,19 @@ class Worker:
             check_request(text.request, self._setup.target)
         self.inbox.put(texts)
 
+    def fetch(self, texts: Sequence[ServedText]) -> None:
+        """Read from disk what is stored of the prompts of texts that will be submitted; any thread may call it."""
+        if self.stored is None:
+            return
+        gained = dict[int, int]()  # by the prompt's object, which choices of a request share
+        for text in texts:
+            request = text.request
+            if request.shown is None:
+                if id(request.prompt) not in gained:
+                    found = self.stored.fetch(text.namespace, request.prompt, self._prefixes)
+                    gained[id(request.prompt)] = found
+                text.stored = gained[id(request.prompt)]
+
     def stop(self, seconds: float) -> None:
         """Take no more requests; what is not finished within so many seconds ends then, as `cut` says."""
         self.inbox.stop()
@@ -81,6 +104,8 @@ class Worker:
         if self._thread.is_alive():
             self.cut()
             self._thread.join(_LAST)
+        if self.stored is not None:
+            self.stored.stop(_FLUSH)
 
     def cut(self) -> None:
         """End all texts before the next pass: as a time limit does, or with an error if they have no token."""
@@ -101,6 +126,7 @@ class Worker:
                 if known is not None:
                     text.sequence.resume(*known)
                     text.cached = known[0].length
+            text.stored = min(text.stored, text.cached)
         except Exception as error:  # whatever a drafter or a processor raises: this text fails, and no other
             text.end("error", error)
             return None
@@ -144,7 +170,9 @@ class Worker:
         """Keep what the model has read of a text; where that fails, nothing of any."""
         try:
             if text.sequence is not None and text.sequence.is_open:
-                self._prefixes.keep(text.namespace, text.sequence)
+                prefix = self._prefixes.keep(text.namespace, text.sequence)
+                if prefix is not None and self.stored is not None:
+                    self.stored.put(text.namespace, prefix)
         except Exception:
             log.exception("what was read of a text could not be kept: long prompts are read again")
             self._prefixes.clear()
