@@ -22,8 +22,10 @@ RANK, SCANS = 32, 8  # of mamba's and jamba's steps; heads of mamba2
 FULL = 2 * HEAD  # of gemma4: size of heads in layers that see the whole text
 OWN = 16 * 2  # of gemma4: a token's own numbers for each layer
 GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last two share keys
+TURNING, RANK_OF_LATENTS = 16, 32  # of deepseek2: numbers that rotate; others of a query or value, too
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
 DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")  # all but the first have experts
+SCANNED = ("mamba2", "granitehybrid", "falcon-h1")  # of Mamba-2, the last one beside attention
 # Of which the first layer keeps a state, the second one keys and values.
 HYBRID = ("lfm2", "jamba", "granitehybrid", *DELTA_NETS)
 
@@ -56,8 +58,8 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, granitehybrid, mamba, mamba2, jamba or of
-    `DELTA_NETS`.
+    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, deepseek2, mamba, jamba, or of
+    `SCANNED` or `DELTA_NETS`.
 
     ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
     """
@@ -83,12 +85,12 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(len(GEMMA4) if family == "gemma4" else LAYERS)
     writer.add_layer_norm_rms_eps(1e-5)
-    if family in ("mamba", "mamba2", "jamba", "granitehybrid"):
+    if family in ("mamba", "jamba", *SCANNED):
         writer.add_ssm_conv_kernel(CONVOLVED)
         writer.add_ssm_inner_size(INNER)
         writer.add_ssm_state_size(STATE)
-        writer.add_ssm_time_step_rank(SCANS if family in ("mamba2", "granitehybrid") else RANK)
-    if family in ("mamba2", "granitehybrid"):
+        writer.add_ssm_time_step_rank(SCANS if family in SCANNED else RANK)
+    if family in SCANNED:
         writer.add_ssm_group_count(1)
     if family in ("mamba", "mamba2"):
         writer.add_feed_forward_length(0)
@@ -96,6 +98,9 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         return
     writer.add_feed_forward_length(FEED)
     writer.add_head_count(HEADS)
+    if family == "deepseek2":
+        _write_deepseek2(writer)
+        return
     writer.add_head_count_kv([0, KV_HEADS] if family in HYBRID else KV_HEADS)
     size = FULL if family == "gemma4" else HEAD
     writer.add_key_length(size)
@@ -121,6 +126,21 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         writer.add_ssm_group_count(DELTA_KEYS)
         writer.add_ssm_time_step_rank(DELTA_HEADS)
         writer.add_ssm_inner_size(DELTA_HEADS * DELTA)
+
+
+def _write_deepseek2(writer: GGUFWriter) -> None:
+    both = RANK_OF_LATENTS + TURNING
+    for key, value in {
+        "attention.head_count_kv": 1, "attention.key_length": both, "attention.value_length": RANK_OF_LATENTS,
+        "attention.key_length_mla": both, "attention.value_length_mla": RANK_OF_LATENTS,
+        "attention.q_lora_rank": RANK_OF_LATENTS, "attention.kv_lora_rank": RANK_OF_LATENTS,
+        "rope.dimension_count": TURNING, "leading_dense_block_count": 1, "expert_count": EXPERTS,
+        "expert_used_count": 2, "expert_feed_forward_length": FEED, "expert_shared_count": 1,
+        "expert_gating_func": 2, "expert_group_count": 2, "expert_group_used_count": 1,
+    }.items():  # fmt: skip
+        writer.add_uint32(f"deepseek2.{key}", value)
+    writer.add_expert_weights_norm(True)
+    writer.add_expert_weights_scale(1.5)
 
 
 def _write_gemma4(writer: GGUFWriter) -> None:
@@ -171,10 +191,14 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
         }  # fmt: skip
         kind = states.get(family, family) if not number else family
         layer = _layer("qwen35" if kind in DELTA_NETS else kind, matrix, norm, rng)
+        if family == "deepseek2" and number:
+            layer = _with_experts(layer, matrix) | {"exp_probs_b.bias": norm(EXPERTS) / 4}
+            del layer["ffn_gate_inp_shexp"]
         if family in DELTA_NETS[1:]:
             layer = _with_experts(layer, matrix)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
-    return {name if name.endswith(("ssm_a", "ssm_d")) else _weight(name): t for name, t in found.items()}
+    bare = ("ssm_a", "ssm_d", *["ffn_norm"] * (family == "falcon-h1"))
+    return {name if name.endswith(bare) else _weight(name): tensor for name, tensor in found.items()}
 
 
 def _gemma4(matrix: Any, norm: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -230,6 +254,8 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
         }
     if family == "delta":
         return feed | _delta(matrix, norm, rng)
+    if family == "deepseek2":
+        return feed | _latent(matrix, norm)
     layer = feed | {
         "attn_norm": norm(),
         "attn_q": matrix(WIDTH * (2 if family == "qwen35" else 1), WIDTH) / 2,
@@ -241,6 +267,8 @@ def _layer(family: str, matrix: Any, norm: Any, rng: np.random.Generator) -> dic
         layer |= {name: norm(HEAD) for name in ("attn_q_norm", "attn_k_norm")}
     if family == "gemma3":
         layer |= {name: norm() for name in ("post_attention_norm", "post_ffw_norm")}
+    if family == "falcon-h1":
+        layer |= {name: one for name, one in _scan("mamba2", matrix, norm, rng).items() if name != "ssm_norm"}
     if family == "gpt-oss":
         layer = {name: tensor for name, tensor in layer.items() if name not in feed} | _of_gpt_oss(
             matrix, norm, rng
@@ -258,6 +286,17 @@ def _delta(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.nda
         "ssm_conv1d": rng.normal(0, 0.5, (channels, CONVOLVED)).astype(np.float32),
         "ssm_dt.bias": norm(DELTA_HEADS) - 1, "ssm_a": -norm(DELTA_HEADS) / 8, "ssm_norm": norm(DELTA),
         "ssm_out": matrix(WIDTH, values),
+    }  # fmt: skip
+
+
+def _latent(matrix: Any, norm: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Latent attention; scores are small, as those of trained models are."""
+    rank, outputs = RANK_OF_LATENTS, (RANK_OF_LATENTS + TURNING) * HEADS
+    return {
+        "attn_norm": norm(), "attn_q_a": matrix(rank, WIDTH), "attn_q_a_norm": norm(rank) / 2,
+        "attn_q_b": matrix(outputs, rank) / 2, "attn_kv_a_mqa": matrix(rank + TURNING, WIDTH) / 2,
+        "attn_kv_a_norm": norm(rank), "attn_output": matrix(WIDTH, HEADS * rank),
+        **{f"attn_{name}_b": np.stack([matrix(rank, rank) for _ in range(HEADS)]) for name in "kv"},
     }  # fmt: skip
 
 

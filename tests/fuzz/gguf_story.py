@@ -33,7 +33,20 @@ from tests.helpers import sampled_truth
 
 FILES = {
     "cpu": (
-        ("llama", "gemma3", "gemma4", "mixed", "lfm2", "qwen35", "qwen35moe", "qwen3next", "gpt-oss"),
+        (
+            "llama",
+            "gemma3",
+            "gemma4",
+            "mixed",
+            "lfm2",
+            "qwen35",
+            "qwen35moe",
+            "qwen3next",
+            "gpt-oss",
+            "granitehybrid",
+            "falcon-h1",
+            "deepseek2",
+        ),
         ("F32", "F16", "Q8_0", "Q4_0"),
     ),
     "llama.cpp": (("llama", "gemma3", "jamba"), ("Q8_0", "Q4_0", "Q4_1")),

@@ -47,6 +47,8 @@ FAMILIES = {
         "qwen35moe",
         "qwen3next",
         "granitehybrid",
+        "falcon-h1",
+        "deepseek2",
         "gpt-oss",
     ),
     "llama.cpp": ("llama", "gemma3", "mamba", "jamba"),

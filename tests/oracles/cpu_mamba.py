@@ -17,7 +17,7 @@ from tests.oracles.cpu_delta_net import summed
 
 
 def mamba(layer: Any, x: Floats, kept: list[Any]) -> Floats:
-    """Return ``ssm_out @ norm(y * silu(z))``: [width] from [width].
+    """Return ``ssm_out @ norm(y * silu(z))``: [width] from [width]; some files have no such norm.
 
     ``z, m, t = split(ssm_in @ x)``, with ``inner`` numbers, those that are convolved, and one for each head. m,
     after a convolution over four tokens and silu, has x of all heads, and B and C of all groups. y is
@@ -40,8 +40,10 @@ def mamba(layer: Any, x: Floats, kept: list[Any]) -> Floats:
     kept[:] = [([*before[1:], now], states)]
     y = fma(layer.vector("ssm_d").reshape(-1, 1), x, summed(states, c[of_head]))
     gated = (y.ravel() * silu(z)).reshape(sizes.groups, -1)
-    weight = layer.vector("ssm_norm.weight").reshape(gated.shape)
-    return layer.product("ssm_out", group_norm(gated, weight, shape.epsilon).ravel())
+    weight = layer.vector("ssm_norm.weight")
+    if weight is not None:
+        gated = group_norm(gated, weight.reshape(gated.shape), shape.epsilon)
+    return layer.product("ssm_out", gated.ravel())
 
 
 def convolved(rows: list[Floats], taps: Floats, bias: Floats) -> Floats:

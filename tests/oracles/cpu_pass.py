@@ -8,7 +8,7 @@ A token goes through `Pass.read`:
 
     x = scale * embedding[token]
     for each layer:
-        x += r * mixer(norm(x))    (attention, short_convolution, delta_net or mamba)
+        x += r * mixer(norm(x))    (attention, short_convolution, delta_net or mamba; or two of them)
         x += r * unit(norm(x))     (gated_unit or experts)
         x = layer_input(x)         (only in gemma4)
     scores = cap(scale * output @ norm(x))
@@ -164,8 +164,12 @@ class Layer:
     def run(self, x: Floats, kept: list[Any]) -> Floats:
         """Return what comes out of the layer, [width]; ``kept`` is what it keeps of each token."""
         mixer, unit, *_ = self.blocks
-        mix = MIXERS[mixer](self, self.norm("attn_norm", x), kept)
-        x = self.added(x, mix, "post_attention_norm")
+        before = self.norm("attn_norm", x)
+        if mixer == "attention_and_mamba":
+            for mix in attention_and_mamba(self, before, kept):
+                x = self.added(x, mix, "")
+        else:
+            x = self.added(x, MIXERS[mixer](self, before, kept), "post_attention_norm")
         if unit == "dense_and_experts":
             return self.added(x, dense_and_experts(self, x), "post_ffw_norm")
         feed = gated_unit if unit == "gated_unit" else experts
@@ -222,7 +226,8 @@ class Layer:
 
     def norm(self, name: str, x: Floats) -> Floats:
         """Return the norm of x; x itself where the layer has none of this name."""
-        return norm(x, self.vector(f"{name}.weight"), self.shape.epsilon) if self.has(name) else x
+        weight = self.vector(f"{name}.weight" if self.has(name) else name)  # falcon-h1's ffn_norm has no ending
+        return x if weight is None else norm(x, weight, self.shape.epsilon)
 
     def added(self, x: Floats, y: Floats, name: str) -> Floats:
         """Return ``x + residual scale * norm(y)`` by fma, y being a block's result.
@@ -453,6 +458,20 @@ def short_convolution(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     for taps, w in zip(conv[1:], others, strict=True):
         total = fma(taps, w, total)
     return layer.product("shortconv.out_proj", c * total)
+
+
+# --- attention and Mamba-2 side by side --------------------------------------------------------------------------
+
+
+def attention_and_mamba(layer: Layer, x: Floats, kept: list[Any]) -> tuple[Floats, Floats]:
+    """Return what both make of x, [width] each (falcon-h1, arXiv 2507.22448).
+
+    ``kept`` has what Mamba-2 keeps first, then each token's keys and values.
+    """
+    states, cells = kept[:1], kept[1:]
+    found = attention(layer, x, cells), mamba(layer, x, states)
+    kept[:] = [*states, *cells]
+    return found
 
 
 # --- gated unit and experts --------------------------------------------------------------------------------------

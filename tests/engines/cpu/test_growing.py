@@ -63,8 +63,9 @@ def test_the_first_layers_are_the_model_that_has_no_others(tiny_gguf, family):
         session.keep(tree.path(len(tree) - 1))
 
 
-def test_states_stay_those_of_all_layers_where_some_have_grown_a_tree(tiny_gguf):
-    path = tiny_gguf("qwen35", "Q8_0")
+@pytest.mark.parametrize("family", ["qwen35", "granitehybrid", "falcon-h1"])
+def test_states_stay_those_of_all_layers_where_some_have_grown_a_tree(tiny_gguf, family):
+    path = tiny_gguf(family, "Q8_0")
     target, truth = CpuTarget(path, threads=2), Truth(CpuTarget(path, threads=1))
     part, text = target.early_exit("1-1"), list(TEXT)
     ((session, _),) = target.open([TEXT])
@@ -78,7 +79,7 @@ def test_states_stay_those_of_all_layers_where_some_have_grown_a_tree(tiny_gguf)
         text += [root, 5]
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen35"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen35", "granitehybrid", "falcon-h1", "deepseek2"])
 def test_all_layers_grow_what_the_model_scores_and_settle_it(tiny_gguf, family):
     path, random = tiny_gguf(family, "Q8_0"), np.random.default_rng(4)
     target, truth = CpuTarget(path, threads=2), Truth(CpuTarget(path, threads=1))

@@ -280,7 +280,7 @@ def live(target, session):
     session.truncate(len(TEXT[:62]) + 3)
 
 
-@pytest.mark.parametrize("family", ["llama", "lfm2", "qwen35"])
+@pytest.mark.parametrize("family", ["llama", "lfm2", "qwen35", "granitehybrid"])
 @pytest.mark.parametrize("offset", rest_is_slow(range(9), 0))
 def test_sessions_go_on_behind_an_interrupt_at_any_line(tiny_gguf, family, offset):
     path = tiny_gguf(family, "Q8_0")

@@ -26,9 +26,11 @@ KINDS = [("llama", "Q4_K"), ("llama", "F32"), ("gemma2", "F16"), ("gemma3", "Q6_
 CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
 QUICK = (
     "qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe",
-    "qwen35", "qwen3next", "gemma4", "gemma4-small", "gemma4-mixture", "glm4-flash", "granitehybrid",
+    "qwen35", "qwen3next", "gemma4", "gemma4-small", "gemma4-mixture", "glm4-flash", "granitehybrid", "falcon-h1",
 )  # fmt: skip
-STATES = ("qwen35", "qwen35moe", "qwen3next", "granitehybrid", "granitehybrid-experts")
+STATES = (
+    "qwen35", "qwen35moe", "qwen3next", "granitehybrid", "granitehybrid-experts", "falcon-h1", "falcon-h1-norm",
+)  # fmt: skip
 SEVERAL = (  # kinds of layers
     "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small",
     "gemma4-mixture", "exaone4-small", *STATES,

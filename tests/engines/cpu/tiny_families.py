@@ -368,6 +368,17 @@ TINY["granitehybrid"] = Tiny(
     },
     neighbours=True,
 )  # fmt: skip
+_FALCON = {
+    "mamba_d_ssm": 512, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 48, "head_dim": 32,
+    "mamba_norm_before_gate": False, "embedding_multiplier": 4.0, "lm_head_multiplier": 0.5,
+    "attention_in_multiplier": 2.0, "attention_out_multiplier": 0.5, "key_multiplier": 0.25,
+    "ssm_in_multiplier": 2.0, "ssm_out_multiplier": 0.5, "ssm_multipliers": [0.5, 0.25, 2.0, 1.0, 0.5],
+    "mlp_multipliers": [2.0, 0.25],
+}  # fmt: skip
+"""With powers of 2: files have weights that were multiplied, and must have the same types of few bits."""
+_OF_FALCON = _OF_MAMBA | {"attention.key_length": 32, "attention.value_length": 32}
+TINY["falcon-h1"] = Tiny("FalconH1", "falcon-h1", _FALCON, _OF_FALCON)
+TINY["falcon-h1-norm"] = Tiny("FalconH1", "falcon-h1", _FALCON | {"mamba_rms_norm": True}, _OF_FALCON)
 TINY["granitehybrid-experts"] = Tiny(
     "GraniteMoeHybrid", "granitehybrid",
     TINY["granitehybrid"].settings | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 96},
@@ -540,6 +551,7 @@ _NAMES = {
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
     "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj",
+    **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
     "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
     "block_sparse_moe.router": "ffn_gate_inp",
@@ -559,7 +571,8 @@ _AFTER = {
 }  # fmt: skip
 _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
-    "lm_head": "output", "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.final_layernorm": "output_norm", "lm_head": "output",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
     "model.per_layer_projection_norm": "per_layer_proj_norm",
 }  # fmt: skip
@@ -579,6 +592,7 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             continue
         full = full.replace("model.language_model.", "model.")
         tensor = value.float().numpy()
+        tensor = tensor * _multiplier(full, config) if tiny.kind == "FalconH1" else tensor
         if tiny.adds_one and full.endswith("norm.weight") and "linear_attn" not in full:
             tensor = tensor + 1
         if not full.startswith("model.layers."):
@@ -613,6 +627,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             found[f"{start}ffn_gate_inp_shexp.weight"] = tensor[0]
         elif rest in ("router.scale", "router.per_expert_scale"):
             found[f"{start}ffn_{'gate_inp' if rest == 'router.scale' else 'down_exps'}.scale"] = tensor
+        elif rest == "pre_ff_layernorm.weight":
+            found[f"{start}ffn_norm"] = tensor
         elif rest == "layer_scalar":
             found[f"{start}layer_output_scale.weight"] = tensor
         elif rest.startswith("mamba."):
@@ -630,6 +646,22 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
                 _beside(tensor, heads) if tiny.neighbours and heads else tensor
             )
     return found | _factors(config)
+
+
+def _multiplier(name: str, config: PretrainedConfig) -> Any:
+    """Return what a tensor of Falcon-H1 is multiplied by in files, perhaps row by row."""
+    if name.endswith("mamba.in_proj.weight"):
+        shared = config.mamba_n_groups * config.mamba_d_state
+        sizes = [config.mamba_d_ssm] * 2 + [shared] * 2 + [config.mamba_n_heads]
+        return config.ssm_in_multiplier * np.repeat(np.float32(config.ssm_multipliers), sizes)[:, None]
+    before = config.attention_in_multiplier
+    factors = {
+        "embed_tokens": config.embedding_multiplier, "lm_head": config.lm_head_multiplier,
+        "q_proj": before, "k_proj": before * config.key_multiplier, "v_proj": before,
+        "o_proj": config.attention_out_multiplier, "out_proj": config.ssm_out_multiplier,
+        "gate_proj": config.mlp_multipliers[0], "down_proj": config.mlp_multipliers[1],
+    }  # fmt: skip
+    return np.float32(factors.get(name.split(".")[-2], 1))
 
 
 def _of_turned(start: str, name: str, tensor: np.ndarray) -> dict[str, np.ndarray]:

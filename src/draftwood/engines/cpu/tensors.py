@@ -220,7 +220,12 @@ class LayerTensors:
         family = self._shape.family
         names = {"before": (before,), "after": (after,), "both": (before, after)}[family.norms]
         files = {"ffn_norm": family.unit_norm}
-        return {name: self.vector(files.get(name, name), self._shape.width) for name in names}
+        found = {}
+        for name in names:
+            own = files.get(name, name)
+            is_bare = f"{self._start}{own}" in self._every.file.tensors  # in files of falcon-h1
+            found[name] = self.vector(own, self._shape.width, "" if is_bare else ".weight")
+        return found
 
     def has_bias(self, name: str) -> bool:
         return f"{self._start}{name}.bias" in self._every.file.tensors

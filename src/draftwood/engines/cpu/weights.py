@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.attention import Attention
+from draftwood.engines.cpu.blocks.attention_and_mamba import AttentionAndMamba
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.delta_net import DeltaNet
 from draftwood.engines.cpu.blocks.dense_and_experts import DenseAndExperts
@@ -42,9 +43,8 @@ from draftwood.local.machine import cores, free_memory
 
 BLOCKS: dict[str, type[Block]] = {
     "attention": Attention, "latent_attention": LatentAttention, "short_convolution": ShortConvolution,
-    "delta_net": DeltaNet, "mamba": Mamba, "gated_unit": GatedUnit, "experts": Experts,
-    "dense_and_experts": DenseAndExperts,
-    "layer_input": LayerInput,
+    "delta_net": DeltaNet, "mamba": Mamba, "attention_and_mamba": AttentionAndMamba,
+    "gated_unit": GatedUnit, "experts": Experts, "dense_and_experts": DenseAndExperts, "layer_input": LayerInput,
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says
@@ -53,7 +53,7 @@ Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in
 
 _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
-    "lm_head": "output", **HUB_NAMES,
+    "model.final_layernorm": "output_norm", "lm_head": "output", **HUB_NAMES,
 }  # fmt: skip
 NEXT = {
     "mtp.fc": "nextn.eh_proj", "mtp.pre_fc_norm_embedding": "nextn.enorm", "mtp.pre_fc_norm_hidden": "nextn.hnorm",

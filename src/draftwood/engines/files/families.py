@@ -92,6 +92,14 @@ _DEEPSEEK: Settings = {
 _GRANITE_MOE: Settings = {
     "attention_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2
 }  # fmt: skip
+_FALCON: Settings = {
+    "rms_norm_eps": 1e-5, "num_key_value_heads": 8, "mamba_d_ssm": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1,
+    "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_rms_norm": False,
+    "mamba_norm_before_gate": True, "attention_bias": False, "mlp_bias": False, "projectors_bias": False,
+    "embedding_multiplier": 1.0, "lm_head_multiplier": 1.0, "attention_in_multiplier": 1.0,
+    "attention_out_multiplier": 1.0, "key_multiplier": 1.0, "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0,
+    "ssm_multipliers": None, "mlp_multipliers": None,
+}  # fmt: skip
 _ROWS = (
     Family(
         "llama",
@@ -214,6 +222,9 @@ _ROWS = (
             },
         },
         mixers=("attention", "mamba"), units=("gated_unit", "experts"), pairs="neighbours",
+    ),
+    Family(
+        "falcon-h1", {"falcon_h1": _FALCON}, mixers=("attention_and_mamba",), missing={"ssm.normed": None}
     ),
     Family(
         "olmo2",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from draftwood.engines.files.families import GATINGS, HUB_FAMILIES, Family
 from draftwood.engines.files.metadata import MOST_LAYERS, MOST_WIDTH
+from draftwood.engines.files.shapes import Multipliers
 from draftwood.errors import ModelError, UnsupportedModelError
 
 Factors = dict[str, NDArray[np.float32]]
@@ -49,6 +50,7 @@ _SIZES = {
     "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
     "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale",
+    "multipliers": "multipliers", "mamba_rms_norm": "ssm.normed",
     "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
 }  # fmt: skip
 """Settings that GGUF has under another name; those without a value are left out."""
@@ -101,6 +103,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         config |= _of_granite(config, layers)
     if "latent_attention" in family.mixers:
         config |= _of_deepseek(config, layers)
+    if "attention_and_mamba" in family.mixers:
+        config |= _of_falcon(config)
     quantised = config.get("quantization_config")
     if family.turned and quantised and quantised.get("quant_method") == "mxfp4":
         config["quantization_config"] = None  # the tensors say it, too
@@ -223,6 +227,39 @@ def _of_granite(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
         "intermediate_size": config["shared_intermediate_size"], "shared_intermediate_size": None,
         "num_local_experts": None, "num_experts_per_tok": None,
     }  # fmt: skip
+
+
+def _of_falcon(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the names that other types have for them, and what a pass multiplies.
+
+    What attention reads is multiplied, and so are queries, keys and values. Scores get it twice.
+    """
+    for name in ("attention_bias", "mlp_bias", "projectors_bias"):
+        if config[name]:
+            raise _unknown(f"models with {name} {config[name]!r:.40}")
+    if config["mamba_rms_norm"] and config["mamba_norm_before_gate"]:
+        raise _unknown("states whose norm comes before their gates")
+    before, after, keys, into, out, scores = (
+        _number(config, f"{name}_multiplier", 1.0)
+        for name in ("attention_in", "attention_out", "key", "ssm_in", "ssm_out", "lm_head")
+    )
+    z, *mixed, step = (into * one for one in _numbers(config, "ssm_multipliers", 5))
+    gate, unit = _numbers(config, "mlp_multipliers", 2)
+    size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    inner = config["mamba_d_ssm"]
+    return {
+        "layer_types": None, "logits_scaling": 1 / scores, "attention_multiplier": before**2 * keys * size**-0.5,
+        "mamba_inner": config["mamba_expand"] * config["hidden_size"] if inner is None else inner,
+        "multipliers": Multipliers(before * after, out, gate, unit, z, (mixed[0], mixed[1], mixed[2]), step),
+    }  # fmt: skip
+
+
+def _numbers(config: Mapping[str, Any], name: str, count: int) -> list[float]:
+    """Return a list of so many numbers, all 1 where there is none; raises as `_number`."""
+    found = [1.0] * count if config[name] is None else list(config[name])
+    if len(found) != count:
+        raise ModelError(f"the config.json says {name} is {found!r:.40}: get it again")
+    return [_number({name: one}, name) for one in found]
 
 
 _ROPE4 = {

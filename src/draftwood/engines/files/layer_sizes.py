@@ -15,9 +15,7 @@ def sizes_of(
     """Return the sizes of each layer; layers that read another one's keys have as many heads of these."""
     layers, sources = len(blocks), _sources(keys, windows)
     heads = keys.each("attention.head_count", layers, most=4096)
-    kv_heads = keys.each(
-        "attention.head_count_kv", layers, heads, 4096, least=int(keys.family.mixers == ("attention",))
-    )
+    kv_heads = keys.each("attention.head_count_kv", layers, heads, 4096, least=int(len(keys.family.mixers) == 1))
     kv_heads = [kv_heads[source] for source in sources]
     has_unit = ["experts" not in names for names in blocks]
     inner = keys.each("feed_forward_length", layers, most=MOST_INNER) if any(has_unit) else [0] * layers

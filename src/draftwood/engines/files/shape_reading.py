@@ -10,7 +10,7 @@ from draftwood.engines.files.layer_sizes import blocks_of, latent_of, sizes_of
 from draftwood.engines.files.metadata import MOST_LAYERS, MOST_WIDTH, Keys
 from draftwood.engines.files.mixture_sizes import mixture_of
 from draftwood.engines.files.rotary import yarn_growth
-from draftwood.engines.files.shapes import Latent, LayerSizes, Scaling, Shape
+from draftwood.engines.files.shapes import Latent, LayerSizes, Multipliers, Scaling, Shape
 from draftwood.engines.files.state_sizes import recurrent_of
 from draftwood.errors import ModelError, UnsupportedModelError
 
@@ -53,7 +53,7 @@ def shape_of(metadata: Mapping[str, Any], vocabulary: int) -> Shape:
         attention_cap=keys.real("attn_logit_softcapping", 0.0),
         score_cap=keys.real("final_logit_softcapping", 0.0), suppressed=_suppressed(metadata, vocabulary),
         layer_input=keys.whole("embedding_length_per_layer_input", None, 4096, 0) if "layer_input" in has else 0,
-        next_layers=next_layers, latent=latent, **recurrent_of(keys, has),
+        next_layers=next_layers, latent=latent, multipliers=_multipliers(keys), **recurrent_of(keys, has),
         **(mixture_of(keys) if has & {"experts", "dense_and_experts"} else {}),
     )  # fmt: skip
 
@@ -63,6 +63,11 @@ def _suppressed(metadata: Mapping[str, Any], vocabulary: int) -> tuple[int, ...]
     if not isinstance(found, list) or not all(type(one) is int and 0 <= one < vocabulary for one in found):
         raise ModelError(f"the file says tokens {found!r:.40} are never chosen: get the file again")
     return tuple(found)
+
+
+def _multipliers(keys: Keys) -> Multipliers:
+    found = keys.get("multipliers")  # of folders; no GGUF file has such a value
+    return found if isinstance(found, Multipliers) else Multipliers()
 
 
 def _query_scale(keys: Keys, scaling: Scaling, width: int, sizes: Sequence[LayerSizes], latent: Latent) -> float:

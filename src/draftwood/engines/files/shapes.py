@@ -68,6 +68,7 @@ class States:
     heads: int = 0  # of values
     keys: int = 0  # numbers of a head's key
     values: int = 0  # numbers of a head's value
+    normed: bool | None = True  # whether there is a norm at the end of Mamba-2; None: the file may have one
 
     @property
     def inner(self) -> int:
@@ -90,6 +91,19 @@ class Shares:
     scale: float = 1.0  # what shares are multiplied by
     groups: int = 1  # of experts; those of the ``kept_groups`` best may be chosen
     kept_groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """What a pass multiplies in folders of Falcon-H1; of its GGUF files the weights were multiplied."""
+
+    attention: float = 1.0  # attention's result
+    mamba: float = 1.0  # Mamba's result
+    gate: float = 1.0  # in gated units what goes into silu
+    unit: float = 1.0  # their result
+    of_z: float = 1.0  # of Mamba's first product the parts: z,
+    of_mixed: tuple[float, float, float] = (1.0, 1.0, 1.0)  # x, B and C,
+    of_step: float = 1.0  # and the steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,7 @@ class Shape:
     latent: Latent = Latent()
     convolution: int = 0  # tokens that convolutions read; 0: no layer has one
     states: States = States()
+    multipliers: Multipliers = Multipliers()
     layer_input: int = 0  # numbers of a token's own input of each layer; 0: layers have none
 
     @property

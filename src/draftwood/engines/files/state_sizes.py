@@ -13,17 +13,17 @@ def recurrent_of(keys: Keys, has: set[str]) -> dict[str, Any]:
     """Return what `Shape` says of short convolutions and of states."""
     if "short_convolution" in has:
         return {"convolution": _only(keys, "shortconv.l_cache", 3)}
-    if not has & {"delta_net", "mamba"}:
+    if not has & {"delta_net", "mamba", "attention_and_mamba"}:
         return {}
     groups, heads = (keys.whole(f"ssm.{name}", most=1024) for name in ("group_count", "time_step_rank"))
-    if "mamba" in has:
-        size, values = _mamba_sizes(keys, heads)
-    else:
+    if "delta_net" in has:
         size = values = _only(keys, "ssm.state_size", DELTA_SIZE)
         _only(keys, "ssm.inner_size", heads * DELTA_SIZE)
+    else:
+        size, values = _mamba_sizes(keys, heads)
     if heads % groups:
         raise ModelError(f"the file says {heads} states share {groups} heads of keys: get the file again")
-    states = States(groups, heads, size, values)
+    states = States(groups, heads, size, values, keys.get("ssm.normed", True))
     return {"convolution": _only(keys, "ssm.conv_kernel", 4), "states": states}
 
 

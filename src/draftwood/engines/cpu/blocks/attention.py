@@ -288,8 +288,8 @@ class Attention(Block):
             norm_v=np.ones(own.head_size, dtype=np.float32) if shape.family.value_norm else None,
             values_of_keys="attn_v" not in self.matrices, norm_last=shape.family.head_norm == "turned",
         )  # fmt: skip
-        norm = vectors.get("post_attention_norm")
-        add_into_x(program, output, found, norm, vectors.get("attn_output.bias"))
+        norm, bias = vectors.get("post_attention_norm"), vectors.get("attn_output.bias")
+        add_into_x(program, output, found, norm, bias, scale=shape.multipliers.attention)
 
 
 def add_heads(

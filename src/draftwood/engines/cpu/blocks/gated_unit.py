@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import add_norm_before
 from draftwood.engines.cpu.blocks.product import add_into_x, tiles_per_piece
@@ -108,7 +110,9 @@ class GatedUnit(Block):
     hub_names: ClassVar = {
         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
         "mlp.gate_up_proj": "ffn_up", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
-        "feed_forward.w2": "ffn_down", "shared_mlp.input_linear": "ffn_up", "shared_mlp.output_linear": "ffn_down",
+        "feed_forward.w2": "ffn_down", "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+        "feed_forward.down_proj": "ffn_down", "shared_mlp.input_linear": "ffn_up",
+        "shared_mlp.output_linear": "ffn_down",
     }  # fmt: skip
 
     @classmethod
@@ -117,10 +121,14 @@ class GatedUnit(Block):
         end = "_shexp" if "ffn_down_shexp" in tensors and "ffn_down" not in tensors else ""
         found = unit_matrices(tensors, shape.width, shape.sizes[layer].inner, end)
         matrices = {name.removesuffix(end): matrix for name, matrix in found.items()}
-        return cls(shape, layer, matrices, tensors.norms(shape.family.unit_norm, "post_ffw_norm"))
+        norms = tensors.norms(shape.family.unit_norm, "post_ffw_norm")
+        if shape.multipliers.gate != 1:  # also of up, which `build` makes up for
+            norms[shape.family.unit_norm] *= np.float32(shape.multipliers.gate)
+        return cls(shape, layer, matrices, norms)
 
     def build(self, program: Program) -> None:
         readers = [self.matrices["ffn_gate"], self.matrices["ffn_up"]]
         inputs = add_norm_before(program, self.vectors.get(self.shape.family.unit_norm), readers)
         down, found = add_gate(program, self.matrices, inputs)
-        add_into_x(program, down, found, self.vectors.get("post_ffw_norm"))
+        factors = self.shape.multipliers
+        add_into_x(program, down, found, self.vectors.get("post_ffw_norm"), scale=factors.unit / factors.gate)

@@ -1,8 +1,8 @@
-"""Mamba-2: layers that keep a state in place of keys and values (Granite 4 hybrid).
+"""Mamba-2: layers that keep a state in place of keys and values (Granite 4 hybrid), or beside them (Falcon-H1).
 
 One product of a norm gives gates z, what a convolution over four tokens mixes (x, B and C), and a number per head
 that says how much is stored and forgotten. `delta_walk` goes through the tokens. What it finds, plus a share of x,
-is multiplied by silu(z), then gets a norm over each group of heads. Dao and Gu, 2024 (arXiv 2405.21060).
+is multiplied by silu(z); then it may get a norm over each group of heads. Dao and Gu, 2024 (arXiv 2405.21060).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.delta_walk import (
@@ -25,6 +26,7 @@ from draftwood.engines.cpu.blocks.product import add_into_x, add_product
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
+    OPTIONAL,
     OPTIONAL_ROWS,
     REAL,
     ROWS,
@@ -36,7 +38,7 @@ from draftwood.engines.cpu.code.records import (
 )  # fmt: skip
 from draftwood.engines.cpu.code.rounding import exponential, silu, softplus
 from draftwood.engines.cpu.code.values import LANES, Place, Value
-from draftwood.engines.cpu.program import Program
+from draftwood.engines.cpu.program import Inputs, Program
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.shapes import Shape
 
@@ -83,7 +85,7 @@ def _finished(piece: PieceCode) -> None:
                 at = head * phase.values + i
                 y.f32x16[at] = o.f32x16[i].plus_product(share, x.f32x16[i]) * silu(z.f32x16[at])
         size = inner // phase.groups
-        with code.count(0, phase.groups) as group:
+        with code.when(phase.weight.number().differs(0)), code.count(0, phase.groups) as group:
             _write_norm(piece, y, group * size, size)
         write_records(piece, row, inner)
 
@@ -110,10 +112,15 @@ _MIXED = MODULE.kernel(
 ``factors`` float32[4, width]; beta, which was a product, becomes the step, decay what is left of a state, with
 ``rates`` (ssm_a) and ``steps`` (ssm_dt). What later passes need is kept where the pass's record says so."""
 _FINISHED = MODULE.kernel(
-    "mamba_finished", Per.ROWS, _finished, **_SIZES, o=ROWS, v=ROWS, gates=ROWS, shares=ADDRESS, weight=ADDRESS,
+    "mamba_finished", Per.ROWS, _finished, **_SIZES, o=ROWS, v=ROWS, gates=ROWS, shares=ADDRESS, weight=OPTIONAL,
     epsilon=REAL, y=ROWS, out=OPTIONAL_ROWS,
 )  # fmt: skip
-"""``y = norm((o + shares * v) * silu(gates))``, a norm of each group; also as records to out if it is given."""
+"""``y = norm((o + shares * v) * silu(gates))``, a norm of each group, without ``weight`` none; also as records to
+out if it is given."""
+
+
+READERS = ("ssm_in gates", "ssm_in mixed", "ssm_in step")
+"""Names of its matrices that read the norm."""
 
 
 class Mamba(Block):
@@ -128,27 +135,36 @@ class Mamba(Block):
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Mamba:
         width, heads, inner = shape.width, shape.states.heads, shape.states.inner
         every, first, matrices = inner + shape.convolved + heads, 0, {}
-        for name, outputs in (("gates", inner), ("mixed", shape.convolved), ("step", heads)):
-            matrices[f"ssm_in {name}"] = tensors.part("ssm_in", (every, width), first + np.arange(outputs))
+        for name, outputs in zip(READERS, (inner, shape.convolved, heads), strict=True):
+            matrices[name] = tensors.part("ssm_in", (every, width), first + np.arange(outputs))
             first += outputs
         matrices["ssm_out"] = tensors.part("ssm_out", (width, inner))
         factors = tensors.floats("ssm_conv1d", (shape.convolved, shape.convolution))
+        factors = factors * _of_mixed(shape)[:, None]
         vectors = tensors.norms("attn_norm", "post_attention_norm") | {
             "ssm_conv1d": factors.T.copy().ravel(),
             "ssm_conv1d.bias": tensors.bias("ssm_conv1d", shape.convolved),
             "ssm_a": rates_of(tensors, shape, layer), "ssm_d": tensors.flat("ssm_d", heads, ""),
-            "ssm_dt.bias": tensors.bias("ssm_dt", heads), "ssm_norm": tensors.flat("ssm_norm", inner),
+            "ssm_dt.bias": tensors.bias("ssm_dt", heads),
         }  # fmt: skip
+        normed = shape.states.normed
+        if normed or (normed is None and "ssm_norm" in tensors):
+            vectors["ssm_norm"] = tensors.flat("ssm_norm", inner)
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
+        readers = [self.matrices[name] for name in READERS]
+        self.mix(program, add_norm_before(program, self.vectors.get("attn_norm"), readers))
+
+    def mix(self, program: Program, inputs: Inputs) -> None:
+        """Add what follows the norm, which is given."""
         shape, states, vectors = self.shape, self.shape.states, self.vectors
-        z, mixed, step, out = self.matrices.values()
-        inputs = add_norm_before(program, vectors.get("attn_norm"), [z, mixed, step])
         gates = program.shared("gates of states", states.inner)
-        rows = state_rows(program)
-        for matrix, y in ((z, gates), (mixed, program.inputs), (step, rows["beta"])):
-            add_product(program, matrix, inputs, y, joined=matrix is not z)
+        rows, factors = state_rows(program), shape.multipliers
+        of_parts = (gates, factors.of_z), (program.inputs, 1.0), (rows["beta"], factors.of_step)
+        for name, (y, scale) in zip(READERS, of_parts, strict=True):
+            add_product(program, self.matrices[name], inputs, y, scale=scale, joined=y is not gates)
+        out = self.matrices["ssm_out"]
         sizes: dict[str, Any] = {"groups": states.groups, "keys": states.keys, "values": states.values}
         o = program.shared("o of states", states.values, states.heads * WIDEST)
         program.add(
@@ -163,7 +179,14 @@ class Mamba(Block):
         found = program.shared_inputs("heads of states", states.inner)
         program.add(
             _FINISHED, row=states.inner, **sizes, heads=states.heads, o=o, v=rows["v"], gates=gates,
-            shares=vectors["ssm_d"], weight=vectors["ssm_norm"], epsilon=shape.epsilon, y=found.plain,
+            shares=vectors["ssm_d"], weight=vectors.get("ssm_norm"), epsilon=shape.epsilon, y=found.plain,
             out=found.records_for(out),
         )  # fmt: skip
-        add_into_x(program, out, found, None)
+        add_into_x(program, out, found, None, scale=factors.mamba)
+
+
+def _of_mixed(shape: Shape) -> NDArray[np.float32]:
+    """Return what each number that is convolved is multiplied by; the convolution's factors are, in its place."""
+    states, factors = shape.states, shape.multipliers
+    sizes = [states.inner, states.groups * states.keys, states.groups * states.keys]
+    return np.repeat(np.array(factors.of_mixed, dtype=np.float32), sizes)

@@ -98,7 +98,8 @@ def norm_names(family: Family) -> dict[str, str]:
     after_attention = family.unit_norm if family.norms == "before" else "post_attention_norm"
     return {
         "input_layernorm": "attn_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
-        "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+        "pre_feedforward_layernorm": "ffn_norm", "pre_ff_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
         "post_attention_layernorm": after_attention,
     }  # fmt: skip
 

@@ -45,11 +45,12 @@ def add_product(
 
 
 def add_into_x(
-    program: Program, matrix: Matrix, inputs: Inputs, norm: Vector | None, bias: Vector | None = None
-) -> None:
-    """Add a block's last product, which is added to x, after a norm where the family has one there."""
+    program: Program, matrix: Matrix, inputs: Inputs, norm: Vector | None, bias: Vector | None = None, *,
+    scale: float = 1.0,
+) -> None:  # fmt: skip
+    """Add a block's last product, times ``scale``, which is added to x, after a norm where the family has one."""
     if norm is None:
-        scale = program.shape.residual_scale
+        scale *= program.shape.residual_scale
         add_product(program, matrix, inputs, program.x, adds=True, scale=scale, bias=bias)
     else:
         add_product(program, matrix, inputs, program.plain, bias=bias)
