@@ -115,11 +115,12 @@ def toys(tiny_gguf):
     return toy
 
 
-QUICK_TARGETS = ("cpu llama", "llama.cpp llama", "llama.cpp jamba")
-"""One sees whole texts, one cuts its cache, one restores snapshots; the slow one has windows."""
+QUICK_TARGETS = ("cpu llama", "cpu falcon-h1", "llama.cpp llama", "llama.cpp jamba")
+"""One sees whole texts, one has states, too, one cuts its cache, one restores snapshots."""
+SLOW_TARGETS = [f"cpu {family}" for family in ("gemma3", "lfm2", "qwen35", "granitehybrid", "deepseek2")]
 
 
-@pytest.fixture(params=rest_is_slow([*QUICK_TARGETS, "cpu gemma3"], *QUICK_TARGETS))
+@pytest.fixture(params=rest_is_slow([*QUICK_TARGETS, *SLOW_TARGETS], *QUICK_TARGETS))
 def target(request, toys):
     return toys(*request.param.split(), "Q8_0")
 

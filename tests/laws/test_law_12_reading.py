@@ -21,9 +21,15 @@ EDGES = (2, 23, 24, 25, 49, 63, 64, 65, 127, 128, 129, 132, 191, 255, 256, 257, 
 """Lengths about those at which some engine might take another kernel, or another piece."""
 FILES = [
     *(("llama.cpp", family, kind) for family in ("llama", "gemma3", "jamba") for kind in ("Q8_0", "Q4_0", "Q4_1")),
-    *(("cpu", family, "Q4_0") for family in ("llama", "gemma3")),
+    *(
+        ("cpu", family, "Q4_0")
+        for family in ("llama", "gemma3", "lfm2", "qwen35", "granitehybrid", "falcon-h1", "deepseek2")
+    ),
 ]
-QUICK = [("llama.cpp", "llama", "Q4_1"), ("llama.cpp", "gemma3", "Q8_0"), ("cpu", "llama", "Q4_0")]
+QUICK = [
+    ("llama.cpp", "llama", "Q4_1"), ("llama.cpp", "gemma3", "Q8_0"), ("cpu", "llama", "Q4_0"),
+    ("cpu", "granitehybrid", "Q4_0"),
+]  # fmt: skip
 
 
 def target_and_truth(engine, path):

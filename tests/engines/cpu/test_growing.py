@@ -108,6 +108,21 @@ def test_what_cannot_be_grown_is_said(tiny_gguf):
     assert target.early_exit("1") is target.early_exit("0-0"), "made once"
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen35"])
+def test_what_was_scored_is_not_kept_after_nodes_have_grown_in_its_cells(tiny_gguf, family):
+    path = tiny_gguf(family, "Q8_0")
+    target, truth = CpuTarget(path), Truth(CpuTarget(path, threads=1))
+    for grows in (target, target.early_exit("1")):
+        ((session, _),) = target.open([TEXT])
+        target.score([(session, 7, TokenTree.build([5, 6], [-1, -1]))])
+        grows.grow([(session, [8, 9], [-1, 0])])
+        with pytest.raises(RuntimeError, match="no scored tree to keep from"):
+            session.keep([1])
+        assert session.ids == TEXT
+        (scores,) = target.extend([(session, [7, 6])])
+        assert equal(scores, 0, truth([*TEXT, 7, 6]))
+
+
 def test_a_part_keeps_no_target_alive(tiny_gguf):
     target = CpuTarget(tiny_gguf("llama", "Q4_0"))
     part, gone = target.early_exit(), weakref.ref(target)

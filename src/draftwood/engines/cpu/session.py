@@ -67,6 +67,7 @@ class CpuSession(CommittedText):
             paths.append([*(paths[parent] if parent >= 0 else ()), base + len(paths)])
         if len(paths) > WIDEST:
             raise CapabilityError(f"this target grows trees of at most {WIDEST} nodes: draft fewer")
+        self._scored = None  # its nodes lie in the cells that the new ones take
         return self.rows([int(token) for token in tokens], paths[len(self._paths) :])
 
     def rows(
