@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
+from draftwood.cli.serve import prefix_bytes
 from tests.helpers import limit_threads
 
 
@@ -47,6 +49,16 @@ def test_the_server_says_its_address_and_ends_with_an_interrupt(tiny, streams):
         assert [line.partition(":")[0] for line in said] in ([], ["stopping", "stopping at once"][: 2 * streams])
 
 
+def test_memory_for_what_was_read_is_a_share_of_what_is_free(monkeypatch):
+    here, card = (
+        SimpleNamespace(target=SimpleNamespace(device=one)) for one in (None, SimpleNamespace(type="cuda"))
+    )
+    for free, share in ((8 << 30, 2 << 30), (1 << 40, 16 << 30), (None, 512 << 20)):
+        monkeypatch.setattr("draftwood.cli.serve.free_memory", lambda free=free: free)
+        assert prefix_bytes(here) == share
+        assert prefix_bytes(card) == 512 << 20
+
+
 def test_what_cannot_be_served_is_said_in_one_sentence(refused, tiny, monkeypatch):
     def said(*flags, code=2):
         (line,) = refused("serve", "--port", "0", *flags, code=code).splitlines()
@@ -58,6 +70,7 @@ def test_what_cannot_be_served_is_said_in_one_sentence(refused, tiny, monkeypatc
         assert "choose another --port" in said("--port", taken.getsockname()[1])
     assert "or say 0.0.0.0" in said("--host", "")
     assert "known: gemma3-270m, smollm2" in said("--model", "nosuch")
+    assert "--prefix-cache-mib more than 0" in said("--prefix-cache-dir", "x", "--prefix-cache-mib", 0)
     assert "name an existing one" in said("--model", "/nowhere/model", code=1)
     monkeypatch.setattr("draftwood.models.load.free_memory", lambda **_: 1000)
     assert "GB are free: choose a smaller model" in said("--model", tiny, code=1)

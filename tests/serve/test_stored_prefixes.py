@@ -249,7 +249,8 @@ def test_an_engine_without_such_prefixes_has_none(tmp_path, caplog):
         stored = StoredPrefixes(toy_target, tmp_path, MOST)
         stored.start()
         assert stored.fetch("me", TEXT, Prefixes(toy_target, MOST)) == 0
-        stored.put("me", SimpleNamespace())
+        stored.put("me", SimpleNamespace(nbytes=1))
+        stored._form.result(30)
         stored.stop(30)
     assert "keeps no prefixes on disk" in caplog.text
 

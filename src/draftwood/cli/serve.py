@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 KEYS = "DRAFTWOOD_API_KEY"
 _SOCKETS = 8192
-_UNKNOWN, _MOST_PREFIXES = 512 << 20, 16 << 30
+_GIB = 1 << 30
+_UNKNOWN, _MOST_PREFIXES = _GIB // 2, 16 * _GIB
 """Bytes for what was read of ended texts where free memory is not known, and at most."""
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
@@ -113,6 +114,8 @@ def serve(
     keys = usable_keys(api_key) if api_key else listed_keys(os.environ.get(KEYS, ""))
     if given.prediction:
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
+    if prefix_cache_dir is not None and prefix_cache_mib == 0:
+        raise UsageError("what --prefix-cache-dir keeps is read into memory: give --prefix-cache-mib more than 0")
     names = given.check()
     if threads_given(2) < 2:
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
@@ -121,8 +124,8 @@ def serve(
         setup.request([0], served=True)  # raises where the model has settings that cannot be followed
         settings = Settings(
             clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
-            prefix_bytes=_prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
-            prefix_folder=prefix_cache_dir, prefix_disk_bytes=int(prefix_cache_disk_gib * (1 << 30)),
+            prefix_bytes=prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
+            prefix_folder=prefix_cache_dir, prefix_disk_bytes=int(prefix_cache_disk_gib * _GIB),
             most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, strict_parts=strict_parts,
             hosts=(*hosts_of(host), *(allowed_host or ())),
@@ -131,7 +134,7 @@ def serve(
         run(setup, settings, listening)
 
 
-def _prefix_bytes(setup: Setup) -> int:
+def prefix_bytes(setup: Setup) -> int:
     """Return how much memory is for what was read of ended texts: a quarter of what the loaded model leaves."""
     free = free_memory()
     if free is None or getattr(setup.target.device, "type", "cpu") != "cpu":  # a graphics card's own is small
@@ -207,8 +210,8 @@ def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
     screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
-    disk = "" if settings.prefix_folder is None else f" and {settings.prefix_disk_bytes / 1e9:.1f} GB of disk"
-    screen.say(f"what was read of texts is kept in up to {settings.prefix_bytes / 1e9:.1f} GB of memory{disk}")
+    disk = "" if settings.prefix_folder is None else f" and {settings.prefix_disk_bytes / _GIB:.1f} GiB of disk"
+    screen.say(f"what was read of texts is kept in up to {settings.prefix_bytes / _GIB:.1f} GiB of memory{disk}")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
         note = "note: everybody who reaches this address may use the model: --api-key asks for a key"

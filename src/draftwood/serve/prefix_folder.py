@@ -88,8 +88,8 @@ class PrefixFolder:
         except OSError:
             return False
 
-    def read(self, name: str, size: int) -> Bytes:
-        """Return what a file holds, checked; a damaged one is removed, so that it is written anew.
+    def read(self, name: str, size: int) -> Bytes | None:
+        """Return what a file holds, checked; None where it has gone. A damaged one is removed, to be written anew.
 
         It is read, not mapped: where somebody had cut it, touching the missing bytes would end the process.
         """
@@ -102,6 +102,10 @@ class PrefixFolder:
             with suppress(OSError):
                 path.unlink()
             raise
+        except UsageError:
+            if path.exists():
+                raise
+            return None
         return np.frombuffer(payload, dtype=np.uint8)
 
     def keep(self, parts: Mapping[str, NDArray[Any]]) -> int:

@@ -16,12 +16,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from draftwood.contracts import StoredForm, Target
+from draftwood.contracts import Prefix, StoredForm, Target
 from draftwood.local.machine import cores
 from draftwood.serve.prefix_folder import Bytes, PrefixFolder
 from draftwood.serve.prefixes import Prefixes
 
-_MOST_UNWRITTEN = 4  # texts that wait to be written, whose pages stay in memory
+_MOST_UNWRITTEN = 1 << 30  # bytes of texts that wait to be written, where there are several
 _MOST_READERS = 4  # threads: one reads and checks about a gigabyte per second
 
 log = logging.getLogger("draftwood")
@@ -37,7 +37,7 @@ class StoredPrefixes:
         self._target, self._folder = target, PrefixFolder(folder, most_bytes)
         self.note: Callable[[str, int], None] = lambda _way, _bytes: None
         self._form = Future[StoredForm | None]()
-        self._unwritten, self._changed = deque[tuple[str, object]](maxlen=_MOST_UNWRITTEN), Condition()
+        self._unwritten, self._changed = deque[tuple[str, Prefix]](), Condition()
         self._is_open, self._said = True, set[str]()
         self._thread = Thread(target=self._run, name="draftwood-prefixes", daemon=True)
         self._readers = ThreadPoolExecutor(min(_MOST_READERS, cores()), "draftwood-prefix-reader")
@@ -50,14 +50,16 @@ class StoredPrefixes:
         with self._changed:
             self._is_open = False
             self._changed.notify()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and (self._unwritten or self._form.done()):  # else it reads weights
             self._thread.join(seconds)
         self._readers.shutdown(wait=False, cancel_futures=True)
 
-    def put(self, namespace: str, prefix: object) -> None:
-        """Let a prefix be written some time; of many that wait the first ones are dropped."""
+    def put(self, namespace: str, prefix: Prefix) -> None:
+        """Let a prefix be written some time; where many wait for a slow disk, the first ones are dropped."""
         with self._changed:
             self._unwritten.append((namespace, prefix))
+            while len(self._unwritten) > 1 and sum(one.nbytes for _, one in self._unwritten) > _MOST_UNWRITTEN:
+                self._unwritten.popleft()
             self._changed.notify()
 
     def fetch(self, namespace: str, prompt: Sequence[int], memory: Prefixes) -> int:
