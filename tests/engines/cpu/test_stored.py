@@ -1,5 +1,6 @@
 """Prefixes that are stored as bytes: a text that goes on from them has the bits of one that is read afresh."""
 
+import json
 import os
 import shutil
 from time import time
@@ -12,6 +13,7 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import ModelError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.tiny_families import build, tensors_of, write
+from tests.serve.scripted import save_bytes
 from tests.tiers import rest_is_slow
 
 FAMILIES = ("llama", "gemma3", "gemma4", "lfm2", "gpt-oss", "qwen35", "granitehybrid", "deepseek3")
@@ -64,6 +66,37 @@ def test_a_text_goes_on_from_stored_pages_with_the_same_bits(files, family):
     (scores,) = other.extend([(session, text[session.length : 130])])
     ((_, truth),) = other.open([text[:130]])
     assert scores.raw(0).tobytes() == truth.raw(0).tobytes()
+
+
+@pytest.mark.parametrize("family", ["llama", "lfm2", "qwen35"])
+def test_what_is_saved_stays_as_it_is_while_its_text_goes_on(files, family):
+    target = CpuTarget(files(family), threads=1)
+    text = [token % target.capabilities.vocab_size for token in TEXT]
+    ((session, _),) = target.open([text[:140]])
+    prefix = target.save(session)
+
+    def content():
+        return [page.tobytes() for page in prefix.pages], [one.tobytes() for one in prefix.states().values()]
+
+    before = content()
+    twin = target.resume(prefix, 130)
+    for one in (session, twin):
+        target.extend([(one, text[:9])])
+        target.score([(one, 5, TokenTree.build([1, 2, 3], [-1, -1, 0]))])
+        one.keep([0, 2])
+        one.truncate(70)
+        target.extend([(one, text[:90])])
+    assert content() == before
+
+
+def test_other_settings_of_a_folder_have_another_form(tmp_path):
+    folder = save_bytes(tmp_path / "tiny")
+    form = CpuTarget(folder).stored_form()
+    assert CpuTarget(folder).stored_form() == form
+    assert CpuTarget(folder, becomes="int8").stored_form() != form
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-3}))
+    assert CpuTarget(folder).stored_form() != form
 
 
 def test_other_weights_have_another_form(tiny_gguf, tmp_path):
