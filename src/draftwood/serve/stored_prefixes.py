@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any
 
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class StoredPrefixes:
         self.note: Callable[[str, int], None] = lambda _way, _bytes: None
         self._form = Future[StoredForm | None]()
         self._unwritten, self._changed = deque[tuple[str, Prefix]](), Condition()
-        self._is_open, self._said = True, set[str]()
+        self._is_open, self._said, self._reading = True, set[str](), Lock()
         self._thread = Thread(target=self._run, name="draftwood-prefixes", daemon=True)
         self._readers = ThreadPoolExecutor(min(_MOST_READERS, cores()), "draftwood-prefix-reader")
 
@@ -75,9 +75,17 @@ class StoredPrefixes:
             return 0
 
     def _fetch(self, form: StoredForm, namespace: str, ids: Sequence[int], memory: Prefixes) -> int:
-        reach, pages = memory.known(namespace, ids, form.tokens)
         most = (memory.most_bytes - form.state_bytes) // max(1, form.page_bytes)
         names = self._folder.names(form, namespace, ids)[: max(0, most)]
+        if self._end(form, names, {}) <= memory.known(namespace, ids, form.tokens)[0]:
+            return 0
+        with self._reading:  # one after another, so that memory holds one text more than it may at most
+            return self._load(form, namespace, ids, names, memory)
+
+    def _load(
+        self, form: StoredForm, namespace: str, ids: Sequence[int], names: Sequence[str], memory: Prefixes
+    ) -> int:
+        reach, pages = memory.known(namespace, ids, form.tokens)
         known = [f"{name}.page" for name in names[: len(pages)]]
         found: dict[str, Bytes | None] = dict(zip(known, pages, strict=False))
         while (end := self._end(form, names, found)) > reach:
