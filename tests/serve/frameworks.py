@@ -103,3 +103,36 @@ def with_agents(url, texts, log, kind="OpenAIChatCompletionsModel", *, stream=Tr
         return said
 
     return asyncio.run(talk())
+
+
+def with_anthropic(url, texts, log, *, stream=True):
+    import anthropic
+
+    functions = {one.__name__: one for one in kitchen(log)}
+    tools = [
+        {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]}
+        for one in schemas(functions.values())
+    ]
+    history, said = [], []
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0) as client:
+        asked = {"model": "claude-sonnet-5", "max_tokens": 1000, "system": "Be brief.", "tools": tools}
+        for text in texts:
+            history.append({"role": "user", "content": text})
+            while True:
+                if stream:
+                    with client.messages.stream(**asked, messages=history) as told:
+                        found = told.get_final_message()
+                else:
+                    found = client.messages.create(**asked, messages=history)
+                history.append(found.to_param())
+                results = [
+                    {"type": "tool_result", "tool_use_id": one.id, "content": functions[one.name](**one.input)}
+                    for one in found.content
+                    if one.type == "tool_use"
+                ]
+                if not results:
+                    break
+                assert found.stop_reason == "tool_use"
+                history.append({"role": "user", "content": results})
+            said.append("".join(one.text for one in found.content))
+    return said

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.serve.conftest import running
-from tests.serve.frameworks import kitchen, schemas, with_agents, with_pydantic_ai
+from tests.serve.frameworks import kitchen, schemas, with_agents, with_anthropic, with_pydantic_ai
 from tests.serve.session import acting, bare, call
 
 
@@ -75,6 +75,14 @@ def test_a_session_of_ten_answers_with_tools(served, drive):
     log: list[Any] = []
     assert drive(served, ASKED, log) == SAID
     assert sorted(log, key=repr) == sorted(LOG, key=repr)  # calls of one answer may run at once
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_session_of_ten_answers_with_the_package_of_another_api(served, stream):
+    pytest.importorskip("anthropic")
+    log: list[Any] = []
+    assert with_anthropic(served, ASKED, log, stream=stream) == SAID
+    assert log == LOG
 
 
 @pytest.mark.parametrize(("kind", "stream"), [("OpenAIChatModel", True), ("OpenAIResponsesModel", False)])

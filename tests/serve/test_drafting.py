@@ -10,6 +10,7 @@ BODIES = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello hello"}], "max_tokens": 48},
     "/v1/completions": {"prompt": "hello hello", "max_tokens": 48},
     "/v1/responses": {"input": "hello hello", "max_output_tokens": 48},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hello hello"}], "max_tokens": 48},
 }
 
 
@@ -25,7 +26,7 @@ def asked(url, path, field, **more):
 
 
 def text_of(answer):
-    return answer["output"][0]["content"] if "output" in answer else answer["choices"]
+    return answer.get("content") or answer.get("choices") or answer["output"][0]["content"]
 
 
 ALL = {"ngram", "lookup", "prediction", "grammar"}

@@ -11,11 +11,15 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
 from draftwood.serve.fields import ChatRequest, CompletionRequest
-from draftwood.serve.meanings import ALL, CHAT, LIMITS, REFUSED, RESPONSES, TEXT, VALUES
+from draftwood.serve.meanings import ALL, CHAT, COUNT, LIMITS, MESSAGES, REFUSED, RESPONSES, TEXT, VALUES
+from draftwood.serve.messages import CountRequest, MessagesRequest
 from draftwood.serve.responses import ResponsesRequest
 from tests.serve.test_drafting import BODIES
 
-FORMS = {CHAT: ChatRequest, TEXT: CompletionRequest, RESPONSES: ResponsesRequest}
+FORMS = {
+    CHAT: ChatRequest, TEXT: CompletionRequest, RESPONSES: ResponsesRequest, MESSAGES: MessagesRequest,
+    COUNT: CountRequest,
+}  # fmt: skip
 DOCS = Path(__file__).parents[2] / "docs"
 THEIRS = {
     CHAT: chat_params.CompletionCreateParamsBase,
@@ -31,7 +35,7 @@ def test_the_page_says_of_every_field_what_it_does(path):
     told, passed_over = (set(re.findall(r"`(\w+)`", part)) for part in (first_column(said), ignored))
     assert told == own
     assert own.isdisjoint(passed_over)
-    assert set(THEIRS[path].__annotations__) <= own | passed_over
+    assert set(THEIRS[path].__annotations__ if path in THEIRS else ()) <= own | passed_over
     assert all(f"| `{name}` |" in said and "*refused*" in said for name in REFUSED[path])
 
 
@@ -55,11 +59,13 @@ def test_every_value_of_the_table_is_taken(url, path):
     limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
     given = [(name, value) for one in VALUES for name in one.fields for value in one.values]
     for name, value in given:
-        if name not in FORMS[path].model_fields or (name, value) == ("tool_choice", "any"):  # needs tools
+        needs_more = (name, value) == ("tool_choice", "any") or (name, path) == ("tool_choice", MESSAGES)
+        if name not in FORMS[path].model_fields or needs_more:  # tools, or an object
             continue
         body = BODIES[path] | {limit: 2, "temperature": 0, name: value}
         if name in LIMITS and path != RESPONSES:
-            body = {"stop": list("abcdefghijklmnop "), **body}  # it would write for long
+            stops = "stop_sequences" if path == MESSAGES else "stop"
+            body = {stops: list("abcdefghijklmnop "), **body}  # it would write for long
         elif name in LIMITS:
             continue
         found = httpx.post(f"{url}{path}", json=body, timeout=60)

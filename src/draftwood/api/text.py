@@ -63,6 +63,11 @@ class StopStrings:
         ends = [text.find(s) for s in self.strings]
         return text[: min((e for e in ends if e >= 0), default=len(text))]
 
+    def first(self, text: str) -> str | None:
+        """Return the stop string at which ``text`` is cut; None where it has none."""
+        rest = text[len(self.cut(text)) :]
+        return next((one for one in self.strings if rest.startswith(one)), None)
+
     def held_back(self, text: str) -> int:
         """How many characters at the end of ``text`` may turn out to begin a stop string."""
         longest = 0
@@ -102,6 +107,7 @@ class TextBuilder:
         self._left = ""  # text that was not shown yet, with the names of special tokens if there are stop strings
         self._marks: list[tuple[int, str | None]] = []  # (end, source) within it, no source for special tokens
         self.text = ""
+        self.stopped_by: str | None = None  # the stop string that has ended it
 
     def push(self, token: int, source: str) -> list[Piece]:
         """Add a token; returns what can be shown now."""
@@ -130,6 +136,7 @@ class TextBuilder:
         """
         self._take(self._unread(), 0, source)
         if self._stop is not None:
+            self.stopped_by = self._stop.first(self._left)
             self._cut(len(self._stop.cut(self._left)))
         return self._show(len(self._left))
 

@@ -49,6 +49,15 @@ def serve(
     name: Annotated[
         str | None, Option(metavar="NAME", help="The model's name in the API. [default: what --model says]")
     ] = None,
+    alias: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME", help="A further name of the model, which lists of models have. May be given again."
+        ),
+    ] = None,
+    strict_model: Annotated[
+        bool, Option("--strict-model", help="Refuse requests for other names; else any name is served.")
+    ] = False,
     api_key: Annotated[
         list[str] | None,
         Option(
@@ -129,6 +138,7 @@ def serve(
             most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, strict_parts=strict_parts,
             hosts=(*hosts_of(host), *(allowed_host or ())),
+            aliases=[clean(one) for one in alias or ()], strict_model=strict_model,
         )  # fmt: skip
         _say(listening, settings, setup)
         run(setup, settings, listening)

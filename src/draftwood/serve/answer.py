@@ -151,6 +151,11 @@ class Choice:
         return self.generation.text or ""
 
     @property
+    def stop_string(self) -> str | None:
+        """The stop string that has ended the text, if one has."""
+        return self._builder.stopped_by
+
+    @property
     def certain(self) -> int:
         """How many tokens are final that were read: of which `told` knows whether they are thoughts."""
         shown = 0 if self._spelled is None else self._spelled.shown

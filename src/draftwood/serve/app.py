@@ -13,7 +13,7 @@ from time import time
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
@@ -24,18 +24,22 @@ from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
-from draftwood.serve.errors import NOT_FOUND, ApiError, StrictRoute, answer_errors
+from draftwood.serve.errors import REQUEST_ID, ApiError, StrictRoute, answer_errors, new_request_id
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, Every, JsonObject, Messages, Writing
 from draftwood.serve.forms import ChatForm, TextForm
-from draftwood.serve.guards import Guard, namespace_of
+from draftwood.serve.guards import Guard, authorization_of, namespace_of
 from draftwood.serve.inbox import Readers
-from draftwood.serve.meanings import CHAT, RESPONSES, TEXT
+from draftwood.serve.meanings import CHAT, COUNT, MESSAGES, RESPONSES, TEXT
+from draftwood.serve.message_form import MessageForm
+from draftwood.serve.messages import CountRequest, MessagesRequest
 from draftwood.serve.metrics import Metrics
+from draftwood.serve.names import Names
 from draftwood.serve.page import page
 from draftwood.serve.parts import PartReader
 from draftwood.serve.responses import ResponseForm, ResponsesRequest
+from draftwood.serve.shapes import as_json
 from draftwood.serve.stored_prefixes import StoredPrefixes
-from draftwood.serve.streaming import EventStream, events, unless_gone, whole
+from draftwood.serve.streaming import EventStream, Form, unless_gone, whole
 from draftwood.serve.tools import without_calls
 from draftwood.serve.worker import Worker
 from draftwood.verify.load import label
@@ -67,6 +71,8 @@ class Settings:
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
     strict_parts: bool = False  # images and other parts that are no text are refused
+    aliases: Sequence[str] = ()  # further names of the model
+    strict_model: bool = False  # other names are refused
     hosts: Sequence[str] = ()  # names allowed in the header Host beside the loopback's; ``*``: any
 
 
@@ -105,6 +111,10 @@ class Server:
         self.worker.watchers.append(self.metrics.note)
         self._readers, self._long_readers = Readers(2), Readers(1)
         self.started = int(time())
+        self.names = Names(
+            settings.model, settings.aliases, is_strict=settings.strict_model, started=self.started,
+            most=setup.target.capabilities.max_positions,
+        )  # fmt: skip
 
     @asynccontextmanager
     async def life(self, _: FastAPI) -> AsyncIterator[None]:
@@ -135,15 +145,11 @@ class Server:
         """Return what reads the contents of one request."""
         return PartReader(is_strict=self.settings.strict_parts)
 
-    def check_name(self, name: str | None) -> None:
-        """Raise `ApiError` for a model that is not served here."""
-        if name is not None and name != (served := self.settings.model):
-            raise ApiError(
-                f"no model {name[:200]!r} is served here: ask for {served!r}",
-                NOT_FOUND,
-                param="model",
-                code="model_not_found",
-            )
+    def maker(self, http: Request, user: str | None, wishes: Wishes) -> ChoiceMaker:
+        """Return what makes the choices of a request, or its prompt."""
+        namespace, settings = namespace_of(authorization_of(http.headers), user), self.settings
+        loop = asyncio.get_running_loop()
+        return ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
 
     def _chosen(
         self, choose: Callable[[ChoiceMaker, Any], list[Choice]], asking: ChoiceMaker, given: Common
@@ -154,19 +160,17 @@ class Server:
         return answers
 
     async def respond(
-        self, http: Request, asked: Writing, form_of: type[ChatForm | ResponseForm],
+        self, http: Request, asked: Writing, form_of: type[Form],
         choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common, left_out: Sequence[str] = (),
     ) -> Response:  # fmt: skip
         """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat.
 
         ``left_out`` are places of the body that were not read, beside fields that are ignored.
         """
-        wishes, settings = Wishes.of(http.headers.get(HEADER)), self.settings
-        self.check_name(asked.model)
+        wishes, name = Wishes.of(http.headers.get(HEADER)), self.names.checked(asked.model)
         watched = self._watch() if wishes.trace else None
-        form: Any = form_of(settings.model, asked, traced=watched)  # type: ignore[arg-type]
-        namespace, loop = namespace_of(http.headers.get("authorization"), asked.user), asyncio.get_running_loop()
-        asking = ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
+        form: Any = form_of(name, asked, traced=watched)  # type: ignore[arg-type]
+        asking = self.maker(http, given.user, wishes)
         try:
             answers: list[Choice] = await self.aside(
                 http, partial(self._chosen, choose, asking, given), given.texts
@@ -176,8 +180,9 @@ class Server:
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
         headers = _told_ignored([*asked.ignored, *left_out])
         if asked.stream:
-            return EventStream(events(answers, form), answers, headers)
-        return JSONResponse(await unless_gone(http, whole(answers, form)), headers=headers)
+            return EventStream(answers, form, headers)
+        said = as_json(await unless_gone(http, whole(answers, form)))
+        return Response(said.encode(errors="backslashreplace"), headers=headers, media_type="application/json")
 
 
 def tokenized(setup: Setup, asked: TokenizeRequest, parts: PartReader, *, special: bool) -> JsonObject:
@@ -222,6 +227,7 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     app.state.most_values = max(1 << 18, 8 * setup.target.capabilities.max_positions)  # or ids of several prompts
     answer_errors(app)
     _add_writing(app, server)
+    _add_messages(app, server)
     _add_models(app, server)
     _add_watching(app, server)
     app.add_middleware(
@@ -248,27 +254,43 @@ def _add_writing(app: FastAPI, server: Server) -> None:
         return await server.respond(http, asked, ResponseForm, ChoiceMaker.chat, given, parts.left_out)
 
 
-def _add_models(app: FastAPI, server: Server) -> None:
-    about = {"id": server.settings.model, "object": "model", "created": server.started, "owned_by": "draftwood"}
+def _add_messages(app: FastAPI, server: Server) -> None:
+    @app.post(MESSAGES)
+    async def messages(http: Request, asked: MessagesRequest) -> Response:
+        parts = server.parts()
+        found = await server.respond(http, asked, MessageForm, ChoiceMaker.chat, asked.chat(parts), parts.left_out)
+        found.headers[REQUEST_ID] = new_request_id()
+        return found
 
+    @app.post(COUNT)
+    async def count(http: Request, asked: CountRequest, said: Response) -> JsonObject:
+        server.names.checked(asked.model)
+        parts = server.parts()
+        given = asked.chat(parts)
+        said.headers.update(_told_ignored([*asked.ignored, *parts.left_out]) | {REQUEST_ID: new_request_id()})
+        making = server.maker(http, None, Wishes())
+        return {"input_tokens": len(await server.aside(http, partial(making.prompt, given)))}
+
+
+def _add_models(app: FastAPI, server: Server) -> None:
     @app.get("/v1/models")
+    @app.get("/v1/models/", include_in_schema=False)
     async def models() -> JsonObject:
-        return {"object": "list", "data": [about]}
+        return server.names.all()
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> JsonObject:
-        server.check_name(name)
-        return about
+        return server.names.one(name)
 
     @app.post("/tokenize")  # this route and the next one as vLLM has them
     async def tokenize(http: Request, asked: TokenizeRequest) -> Any:
-        server.check_name(asked.model)
+        server.names.checked(asked.model)
         special = server.settings.special_tokens
         return await server.aside(http, partial(tokenized, server.setup, asked, server.parts(), special=special))
 
     @app.post("/detokenize")
     async def detokenize(http: Request, asked: DetokenizeRequest) -> Any:
-        server.check_name(asked.model)
+        server.names.checked(asked.model)
         return await server.aside(http, partial(_detokenized, server.setup, asked))
 
 

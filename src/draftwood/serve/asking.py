@@ -61,14 +61,19 @@ class ChoiceMaker:
     def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools = tools_of(asked)
-        messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
-        ids = render(messages, self.setup.tokenizer, special=self.special, most=self._positions)
+        ids = self.prompt(asked)
         tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
         grammar = grammar_of(asked, tools, tags)
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
         return self._answers(asked, ids, top, grammar, tools, tags)
+
+    def prompt(self, asked: ChatRequest) -> list[int]:
+        """Return the token ids of a chat's prompt; raises as `chat`."""
+        tools = tools_of(asked)
+        messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
+        return render(messages, self.setup.tokenizer, special=self.special, most=self._positions)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
+from draftwood.serve.meanings import MESSAGES
 
 log = logging.getLogger("draftwood")
 
@@ -29,6 +32,11 @@ _TYPES = {
     TOO_MANY: "rate_limit_error",
     FAILED: "server_error",
 }
+_MESSAGE_TYPES = {TOO_LARGE: "request_too_large", TOO_SLOW: "timeout_error", FAILED: "api_error"}
+"""Where Anthropic's API has other types; the statuses are the same."""
+_COUNTS = re.compile(r"the prompt has (\d+) tokens, the model takes (\d+)")
+TOO_LONG = "context_length_exceeded"
+REQUEST_ID = "request-id"
 
 
 class ApiError(DraftwoodError):
@@ -48,11 +56,29 @@ class ApiError(DraftwoodError):
         kind = _TYPES.get(self.status, "invalid_request_error")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
-    @property
-    def response(self) -> Response:
-        """The body with its status; where the queue is full, a header says when to try again."""
-        headers = {"Retry-After": "1"} if self.status == TOO_MANY else None
-        return JSONResponse(self.body, self.status, headers=headers)
+    def response(self, path: str) -> Response:
+        """Return the error as the API of this path tells it; where the queue is full, a header says when to try
+        again."""
+        headers = {"Retry-After": "1"} if self.status == TOO_MANY else {}
+        if not path.startswith(MESSAGES):
+            return JSONResponse(self.body, self.status, headers=headers)
+        request_id = new_request_id()
+        body = {**message_error(self), "request_id": request_id}
+        return JSONResponse(body, self.status, headers={**headers, REQUEST_ID: request_id})
+
+
+def message_error(error: ApiError) -> dict[str, Any]:
+    """Return an error as Anthropic's API tells it."""
+    said = str(error)
+    if error.code == TOO_LONG:  # the words by which Claude Code knows by how much it must shorten its context
+        said = "prompt is too long: " + _COUNTS.sub(r"\1 tokens > \2 maximum", said)
+    kind = _MESSAGE_TYPES.get(error.status) or _TYPES.get(error.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": said}}
+
+
+def new_request_id() -> str:
+    """Return what tells a request of Anthropic's API from others, for the header `REQUEST_ID`."""
+    return f"req_{secrets.token_hex(12)}"
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -67,7 +93,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, UsageError | CapabilityError):
         if "shorten the prompt" in (said := str(error)):  # agents shorten their context when they read this
             said = f"this model's maximum context length is exceeded: {said}"
-            return ApiError(said, code="context_length_exceeded")
+            return ApiError(said, code=TOO_LONG)
         return ApiError(said)
     if isinstance(error, DraftwoodError):
         return ApiError(str(error), FAILED)
@@ -80,8 +106,8 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ValidationError)  # of a chat that was made from a request of /v1/responses or /tokenize
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError | ValidationError) -> Response:
-        return _invalid(error.errors(), getattr(error, "body", None)).response
+    async def invalid(request: Request, error: RequestValidationError | ValidationError) -> Response:
+        return _invalid(error.errors(), getattr(error, "body", None)).response(request.url.path)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
@@ -90,14 +116,14 @@ def answer_errors(app: FastAPI) -> None:
             TOO_SLOW: "the body did not arrive in time: send it faster",
             TOO_LARGE: "the body is too large for this server, or has too many values: send less",
         }.get(error.status_code, str(error.detail))
-        found = ApiError(said, error.status_code).response
+        found = ApiError(said, error.status_code).response(request.url.path)
         found.headers.update(error.headers or {})  # Allow: which methods a path takes
         return found
 
     @app.exception_handler(DraftwoodError)
     @app.exception_handler(Exception)  # which uvicorn also logs
-    async def failed(_: Request, error: Exception) -> Response:
-        return as_api_error(error).response
+    async def failed(request: Request, error: Exception) -> Response:
+        return as_api_error(error).response(request.url.path)
 
 
 def _invalid(errors: Sequence[Any], body: Any) -> ApiError:

@@ -15,6 +15,7 @@ from draftwood.errors import UnknownNameError, UsageError
 from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
+FUNCTION_NAME = r"^[a-zA-Z0-9_-]{1,128}$"  # those of tools of MCP servers are longer than 64
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 JsonObject = dict[str, Any]
@@ -24,6 +25,7 @@ Every = Annotated[list[Item], Field(fail_fast=True)]
 """A list of which the first wrong item is told: errors for a million would take minutes and gigabytes."""
 Items = Annotated[Every[Item], Field(max_length=MOST_MESSAGES)]
 Messages = Annotated[Items[JsonObject], Field(min_length=1)]
+Name = Annotated[str, Field(max_length=512)]  # of a model; each event of a stream repeats it
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
 Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -78,7 +80,7 @@ class PredictedText(Lenient):
 class FunctionTool(Lenient):
     """A function that the model may call."""
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    name: Annotated[str, Field(pattern=FUNCTION_NAME)]
     description: str | None = None
     parameters: JsonObject | None = None
     strict: bool | None = None
@@ -157,7 +159,7 @@ class DraftingField(BaseModel):
 class Writing(RequestBody):
     """What all requests for texts have in common."""
 
-    model: str | None = None
+    model: Name | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = None
@@ -165,6 +167,15 @@ class Writing(RequestBody):
     user: Annotated[str, Field(max_length=512)] | None = None
     prediction: PredictedText | None = None
     draftwood: DraftingField | None = None
+
+
+def few_stops(stop: Any) -> Any:
+    """Return stop strings; `ValueError` where they are too many, or one is empty."""
+    if isinstance(stop, list) and len(stop) > MOST_STOPS:
+        raise ValueError(f"{len(stop)} stop strings are too many: give at most {MOST_STOPS}")
+    if "" in ([stop] if isinstance(stop, str) else stop or ()):
+        raise ValueError("a stop string is empty: leave it out or write some text")
+    return stop
 
 
 class Common(Writing):
@@ -183,14 +194,7 @@ class Common(Writing):
     stream_options: StreamOptions | None = None
     guided_regex: Annotated[str, Field(max_length=1 << 22)] | None = None
 
-    @field_validator("stop")
-    @classmethod
-    def _few_stops(cls, stop: Any) -> Any:
-        if isinstance(stop, list) and len(stop) > MOST_STOPS:
-            raise ValueError(f"{len(stop)} stop strings are too many: give at most {MOST_STOPS}")
-        if "" in ([stop] if isinstance(stop, str) else stop or ()):
-            raise ValueError("a stop string is empty: leave it out or write some text")
-        return stop
+    _few_stops = field_validator("stop")(few_stops)
 
     @property
     def texts(self) -> int:
@@ -238,7 +242,7 @@ class ChatRequest(Common):
 
     @property
     def limit(self) -> int | None:
-        return self.max_completion_tokens or self.max_tokens
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class CompletionRequest(Common):

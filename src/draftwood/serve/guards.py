@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -37,7 +38,7 @@ class Guard:
 
     Their ``Host`` is the loopback's or one of ``hosts``, names and addresses without ports (``*`` allows any);
     requests without one pass, since no browser sends them. Where there are ``keys``, they have one, as
-    ``Authorization: Bearer KEY``; `UsageError` for a key that is empty. Bodies have at most ``most`` bytes, and
+    `authorization_of` finds it; `UsageError` for a key that is empty. Bodies have at most ``most`` bytes, and
     arrive within ``seconds``: else an `HTTPException` is raised while the application reads them, which it must
     answer. ``on_error`` is called with the status of each response that is an error.
     """
@@ -78,7 +79,7 @@ class Guard:
             return message
 
         if (refusal := self._refusal(scope["path"], scope["headers"])) is not None:
-            return await refusal.response(scope, receive, watched)
+            return await refusal.response(scope["path"])(scope, receive, watched)
         return await self._app(scope, counted, watched)
 
     def _refusal(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> ApiError | None:
@@ -89,11 +90,11 @@ class Guard:
                 "--allowed-host and this name"
             )
             return ApiError(said, FORBIDDEN, code="host_not_allowed")
-        given = dict(headers)
-        if self._digests and path not in _OPEN and not self._has_key(given.get(b"authorization", b"")):
+        given = Headers(raw=list(headers))
+        if self._digests and path not in _OPEN and not self._has_key(authorization_of(given) or ""):
             said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
             return ApiError(said, UNAUTHORIZED, code="invalid_api_key")
-        length = given.get(b"content-length", b"0")
+        length = given.get("content-length", "0")
         if length.isdigit() and int(length) > self._most:
             return ApiError(f"the body is larger than {self._most} bytes", TOO_LARGE)
         return None
@@ -104,10 +105,11 @@ class Guard:
             return True
         return not known.isdisjoint(_EVERYWHERE) and _is_address(host)
 
-    def _has_key(self, authorization: bytes) -> bool:
-        kind, _, given = authorization.partition(b" ")
-        found = [hmac.compare_digest(_digest(given.strip()), known) for known in self._digests]  # constant time
-        return kind.lower() == b"bearer" and any(found)
+    def _has_key(self, authorization: str) -> bool:
+        kind, _, given = authorization.partition(" ")
+        digest = _digest(given.strip().encode("latin-1"))
+        found = [hmac.compare_digest(digest, known) for known in self._digests]  # constant time
+        return kind.lower() == "bearer" and any(found)
 
 
 def hosts_of(address: str) -> tuple[str, ...]:
@@ -155,6 +157,12 @@ def listed_keys(keys: str) -> list[str]:
     """
     found = [key for key in map(str.strip, re.split(r"[,\r\n]", keys)) if key]
     return found if found or not keys.strip() else usable_keys([""])
+
+
+def authorization_of(headers: Headers) -> str | None:
+    """Return what ``Authorization`` says, or the same of an ``x-api-key``, as Anthropic's clients send keys."""
+    said, key = headers.get("authorization"), headers.get("x-api-key")
+    return f"Bearer {key}" if said is None and key is not None else said
 
 
 def namespace_of(authorization: str | None, user: str | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
+COUNT = f"{MESSAGES}/count_tokens"
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 ALL = 1 << 24
 """More tokens than any model takes, or any vocabulary has."""
@@ -45,6 +46,8 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         "best_of": "this server does not choose among texts: leave it out, and set n",
     },
     RESPONSES: dict.fromkeys(("previous_response_id", "conversation", "prompt"), _KEEPS_NOTHING),
+    MESSAGES: {},
+    COUNT: {},
 }
 """Fields that are refused where they ask for something."""
 

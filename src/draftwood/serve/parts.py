@@ -36,7 +36,7 @@ class PartReader:
         """
         if not isinstance(content, list):
             return content
-        return "".join(self._part(part, f"{place}.{number}") for number, part in enumerate(content))
+        return "".join(self.part(part, f"{place}.{number}") for number, part in enumerate(content))
 
     def _message(self, message: Mapping[str, Any], place: str) -> dict[str, Any]:
         refusal = message.get("refusal")  # of an assistant that said nothing else
@@ -46,7 +46,8 @@ class PartReader:
             return dict(message)
         return {**message, "content": self.text(message["content"], f"{place}.content")}
 
-    def _part(self, part: Any, place: str) -> str:
+    def part(self, part: Any, place: str) -> str:
+        """Return one part as text; raises as `text`."""
         if isinstance(part, str):
             return part
         kind = part.get("type", "text") if isinstance(part, Mapping) else None

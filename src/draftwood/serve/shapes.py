@@ -18,9 +18,14 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 def event(body: JsonObject, kind: str | None = None) -> bytes:
     """Return an event, of a ``kind`` if it has one; lone surrogates are escaped, as UTF-8 cannot hold them."""
-    data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    data = as_json(body).translate(_LINE_ENDS)
     head = "" if kind is None else f"event: {kind}\n"
     return f"{head}data: {data}\n\n".encode(errors="backslashreplace")
+
+
+def as_json(body: JsonObject) -> str:
+    """Return a body as JSON in the letters of its language."""
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def usage_of(answers: Sequence[Choice]) -> JsonObject:

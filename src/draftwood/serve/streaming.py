@@ -13,22 +13,24 @@ from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import GONE, ApiError, as_api_error
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
+from draftwood.serve.message_form import MessageForm
 from draftwood.serve.responses import ResponseForm
 
+Form = ChatForm | ResponseForm | MessageForm
 SILENCE = 5.0
 """Seconds after which a stream says that it still lives: proxies and clients give up on silent connections."""
-_ALIVE = b": working\n\n"
+ALIVE = b": working\n\n"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Yield the events of a stream, and a comment, which clients skip, after each ``seconds`` of silence."""
+async def kept_alive(body: AsyncIterator[bytes], seconds: float, alive: bytes = ALIVE) -> AsyncIterator[bytes]:
+    """Yield the events of a stream, and ``alive``, which clients skip, after each ``seconds`` of silence."""
     coming = asyncio.ensure_future(anext(body, None))
     try:
         while True:
             done, _ = await asyncio.wait([coming], timeout=seconds)
             if not done:
-                yield _ALIVE
+                yield alive
             elif (some := coming.result()) is None:
                 return
             else:
@@ -39,11 +41,11 @@ async def kept_alive(body: AsyncIterator[bytes], seconds: float) -> AsyncIterato
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events; the texts end with the response, even if it was never read."""
+    """Server-sent events of a form; the texts end with the response, even if it was never read."""
 
-    def __init__(self, body: AsyncIterator[bytes], answers: Sequence[Choice], headers: Mapping[str, str]) -> None:
-        events = kept_alive(body, SILENCE)
-        super().__init__(events, media_type="text/event-stream", headers={**headers, **_HEADERS})
+    def __init__(self, answers: Sequence[Choice], form: Form, headers: Mapping[str, str]) -> None:
+        body = kept_alive(events(answers, form), SILENCE, getattr(form, "alive", ALIVE))
+        super().__init__(body, media_type="text/event-stream", headers={**headers, **_HEADERS})
         self._answers = answers
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -73,7 +75,7 @@ async def _gone(http: Request) -> None:
         pass
 
 
-async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> JsonObject:
+async def whole(answers: Sequence[Choice], form: Form) -> JsonObject:
     """Wait for all choices; returns the response. Raises `ApiError` where one of them fails."""
     try:
         reasons = await asyncio.gather(*(answer.finished() for answer in answers))
@@ -83,7 +85,7 @@ async def whole(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> Jso
     return form.whole(answers, reasons)
 
 
-async def events(answers: Sequence[Choice], form: ChatForm | ResponseForm) -> AsyncIterator[bytes]:
+async def events(answers: Sequence[Choice], form: Form) -> AsyncIterator[bytes]:
     """Yield all choices as events, as their texts become final; an error is an event and ends the stream."""
     try:
         for one in form.opening(answers):
