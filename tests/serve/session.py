@@ -15,10 +15,14 @@ from tests.serve.scripted import byte_tokenizer, scripted
 tokenizer_of_bytes = cache(byte_tokenizer)
 
 
-def toy(drafters: Any = "ngram", planner: str = "fixed:6", *, sharpness: float = 2.0) -> Setup:
+def toy(
+    drafters: Any = "ngram", planner: str = "fixed:6", *, sharpness: float = 2.0, positions: int = 1 << 16
+) -> Setup:
     """A set-up of a toy model with a token per byte, whose texts end at their limit alone."""
     tokenizer = tokenizer_of_bytes()
-    target: Any = ToyTarget(len(tokenizer), order=2, sharpness=sharpness, max_positions=1 << 16, max_pass=1 << 16)
+    target: Any = ToyTarget(
+        len(tokenizer), order=2, sharpness=sharpness, max_positions=positions, max_pass=1 << 16
+    )
     target._table[:, 257:] -= 99.0  # it writes no control tokens by itself
     target.generation_config = SimpleNamespace(eos_token_id=tokenizer.eos_token_id)
     return Setup(target, tokenizer, drafters, planner)
