@@ -25,9 +25,10 @@ GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last
 TURNING, RANK_OF_LATENTS = 16, 32  # of deepseek2: numbers that rotate; others of a query or value, too
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
 DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")  # all but the first have experts
-SCANNED = ("mamba2", "granitehybrid", "falcon-h1")  # of Mamba-2, the last one beside attention
+SCANNED = ("mamba2", "granitehybrid", "nemotron_h", "falcon-h1")  # of Mamba-2, the last one beside attention
 # Of which the first layer keeps a state, the second one keys and values.
 HYBRID = ("lfm2", "jamba", "granitehybrid", *DELTA_NETS)
+NEMOTRON = ("mamba2", "attention", "unit")  # what layers are: one of these alone
 
 SPECIAL = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>")
 END = SPECIAL.index("</s>")
@@ -58,7 +59,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, deepseek2, mamba, jamba, or of
+    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, deepseek2, nemotron_h, mamba, jamba, or of
     `SCANNED` or `DELTA_NETS`.
 
     ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
@@ -83,7 +84,7 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
     writer.add_vocab_size(VOCAB)
     writer.add_context_length(LONGEST)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(len(GEMMA4) if family == "gemma4" else LAYERS)
+    writer.add_block_count({"gemma4": len(GEMMA4), "nemotron_h": len(NEMOTRON)}.get(family, LAYERS))
     writer.add_layer_norm_rms_eps(1e-5)
     if family in ("mamba", "jamba", *SCANNED):
         writer.add_ssm_conv_kernel(CONVOLVED)
@@ -96,12 +97,17 @@ def _write_sizes(writer: GGUFWriter, family: str) -> None:
         writer.add_feed_forward_length(0)
         writer.add_head_count(0)
         return
-    writer.add_feed_forward_length(FEED)
+    is_single = family == "nemotron_h"
+    writer.add_feed_forward_length([FEED * (kind == "unit") for kind in NEMOTRON] if is_single else FEED)
     writer.add_head_count(HEADS)
     if family == "deepseek2":
         _write_deepseek2(writer)
         return
-    writer.add_head_count_kv([0, KV_HEADS] if family in HYBRID else KV_HEADS)
+    if is_single:
+        writer.add_head_count_kv([KV_HEADS * (kind == "attention") for kind in NEMOTRON])
+        writer.add_layer_norm_eps(1e-5)
+    else:
+        writer.add_head_count_kv([0, KV_HEADS] if family in HYBRID else KV_HEADS)
     size = FULL if family == "gemma4" else HEAD
     writer.add_key_length(size)
     writer.add_value_length(size)
@@ -185,7 +191,9 @@ def _tensors(family: str, rng: np.random.Generator) -> dict[str, np.ndarray[Any,
     found = {"token_embd": matrix(VOCAB, WIDTH), last: norm(), "output": matrix(VOCAB, WIDTH)}
     if family == "gemma4":
         found |= _gemma4(matrix, norm)
-    for number in range(0 if family == "gemma4" else LAYERS):
+    if family == "nemotron_h":
+        found |= _nemotron(matrix, norm, rng)
+    for number in range(0 if family in ("gemma4", "nemotron_h") else LAYERS):
         states = {
             "lfm2": "convolution", "jamba": "scan", "granitehybrid": "scan2", **dict.fromkeys(DELTA_NETS, "delta")
         }  # fmt: skip
@@ -225,6 +233,15 @@ def _gemma4(matrix: Any, norm: Any) -> dict[str, np.ndarray[Any, Any]]:
             layer["attn_v"] = matrix(KV_HEADS * size, WIDTH)
         found |= {f"blk.{number}.{name}": tensor for name, tensor in layer.items()}
     return found
+
+
+def _nemotron(matrix: Any, norm: Any, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    attention = {name: one for name, one in _layer("llama", matrix, norm, rng).items() if "attn" in name}
+    unit = {"attn_norm": norm(), "ffn_up": matrix(FEED, WIDTH), "ffn_down": matrix(WIDTH, FEED) / 2}
+    layers = {"mamba2": _scan("mamba2", matrix, norm, rng), "attention": attention, "unit": unit}
+    return {
+        f"blk.{number}.{name}": one for number, kind in enumerate(NEMOTRON) for name, one in layers[kind].items()
+    }
 
 
 def _weight(name: str) -> str:

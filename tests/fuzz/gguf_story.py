@@ -46,6 +46,7 @@ FILES = {
             "granitehybrid",
             "falcon-h1",
             "deepseek2",
+            "nemotron_h",
         ),
         ("F32", "F16", "Q8_0", "Q4_0"),
     ),

@@ -49,6 +49,7 @@ FAMILIES = {
         "granitehybrid",
         "falcon-h1",
         "deepseek2",
+        "nemotron_h",
         "gpt-oss",
     ),
     "llama.cpp": ("llama", "gemma3", "mamba", "jamba"),

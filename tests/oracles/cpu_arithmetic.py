@@ -102,6 +102,12 @@ def gelu(x: Floats) -> Floats:
     return x * sigmoid(inner * F(1.5957691216057308))
 
 
+def squared(x: Floats) -> Floats:
+    """Return x * x of numbers above 0, and 0 for others (squared ReLU, arXiv 2109.08668)."""
+    above = np.maximum(x, F(0))
+    return above * above
+
+
 def clamped_gate(gate: Floats, up: Floats) -> Floats:
     """Return ``g * sigmoid(1.702 * g) * (u + 1)``; g is ``min(gate, 7)``, u is up, cut at -7 and 7 (gpt-oss)."""
     gate, up = np.minimum(gate, F(7)), np.clip(up, F(-7), F(7))

@@ -9,7 +9,7 @@ A token goes through `Pass.read`:
     x = scale * embedding[token]
     for each layer:
         x += r * mixer(norm(x))    (attention, short_convolution, delta_net or mamba; or two of them)
-        x += r * unit(norm(x))     (gated_unit or experts)
+        x += r * unit(norm(x))     (gated_unit or experts; nemotron_h has in each layer a mixer or a unit)
         x = layer_input(x)         (only in gemma4)
     scores = cap(scale * output @ norm(x))
 
@@ -41,6 +41,7 @@ from tests.oracles.cpu_arithmetic import (
     read_matrix,
     sigmoid,
     silu,
+    squared,
 )
 from tests.oracles.cpu_delta_net import delta_net
 from tests.oracles.cpu_mamba import mamba
@@ -163,6 +164,10 @@ class Layer:
 
     def run(self, x: Floats, kept: list[Any]) -> Floats:
         """Return what comes out of the layer, [width]; ``kept`` is what it keeps of each token."""
+        if self.shape.family.single:
+            for part in self._parts(self.norm("attn_norm", x), kept):
+                x = self.added(x, part, "")
+            return x
         mixer, unit, *_ = self.blocks
         before = self.norm("attn_norm", x)
         if mixer == "attention_and_mamba":
@@ -174,6 +179,15 @@ class Layer:
             return self.added(x, dense_and_experts(self, x), "post_ffw_norm")
         feed = gated_unit if unit == "gated_unit" else experts
         return self.added(x, feed(self, self.norm(self.shape.family.unit_norm, x)), "post_ffw_norm")
+
+    def _parts(self, x: Floats, kept: list[Any]) -> list[Floats]:
+        """Return what is added to x in a layer of one block, in this order."""
+        (block,) = self.blocks
+        if block in MIXERS:
+            return [MIXERS[block](self, x, kept)]
+        if block == "gated_unit":
+            return [gated_unit(self, x)]
+        return latent_experts(self, x) if self.shape.expert_latent else [experts(self, x)]
 
     def _turns(self) -> Floats:
         """Return cosines and sines of all positions, float32[positions, 2, pairs]."""
@@ -480,13 +494,15 @@ def attention_and_mamba(layer: Layer, x: Floats, kept: list[Any]) -> tuple[Float
 def gated_unit(layer: Layer, x: Floats, end: str = "", expert: int | None = None) -> Floats:
     """Return ``ffn_down @ (act(ffn_gate @ x) * (ffn_up @ x))``: [width] (arXiv 2002.05202).
 
-    ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`. ``end`` is of names: in a mixture ``expert`` is a
-    number, and the units lie in ``ffn_gate_exps`` and so on. Some files have the rows of both ``ffn_gate`` and
-    ``ffn_up`` in ``ffn_up`` or ``ffn_gate_up``.
+    ``act`` is silu or gelu; gpt-oss gates by `clamped_gate`, and nemotron_h has ``squared(ffn_up @ x)``. ``end``
+    is of names: in a mixture ``expert`` is a number, and the units lie in ``ffn_gate_exps`` and so on. Some files
+    have the rows of both ``ffn_gate`` and ``ffn_up`` in ``ffn_up`` or ``ffn_gate_up``.
     """
+    kind = layer.shape.family.gate
+    if kind == "squared":
+        return layer.product(f"ffn_down{end}", squared(layer.product(f"ffn_up{end}", x, expert)), expert)
     names = tuple(f"ffn_{part}{end}" for part in ("gate_up", "gate", "up"))
     gate, up = np.split(layer.products(names, x, expert), 2)
-    kind = layer.shape.family.gate
     gated = clamped_gate(gate, up) if kind == "clamped" else {"silu": silu, "gelu": gelu}[kind](gate) * up
     return layer.product(f"ffn_down{end}", gated, expert)
 
@@ -502,6 +518,19 @@ def experts(layer: Layer, x: Floats) -> Floats:
     for expert, share in zip(chosen, shares, strict=True):
         total = fma(gated_unit(layer, x, "_exps", expert), share, total)
     return total
+
+
+def latent_experts(layer: Layer, x: Floats) -> list[Floats]:
+    """Return what the shared expert finds, and ``ffn_latent_up @ sum``: [width] both.
+
+    The other experts read ``ffn_latent_down @ x``, and their results are added as in `experts`.
+    """
+    chosen, shares = _choice(layer, layer.product("ffn_gate_inp", x))
+    latent = layer.product("ffn_latent_down", x)
+    total = np.zeros_like(latent)
+    for expert, share in zip(chosen, shares, strict=True):
+        total = fma(gated_unit(layer, latent, "_exps", expert), share, total)
+    return [_shared_expert(layer, x), layer.product("ffn_latent_up", total)]
 
 
 def dense_and_experts(layer: Layer, x: Floats) -> Floats:

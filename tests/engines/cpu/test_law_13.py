@@ -16,10 +16,10 @@ from tests.tiers import rest_is_slow
 MODELS = ("llama Q8_0", "gemma3 F32", "mixed", "lfm2 Q8_0", "llama F16", "llama Q4_0", "gemma3 Q8_0", "lfm2 F32",
           "gpt-oss Q8_0", "qwen35 Q8_0", "qwen35 F32", "gemma4 Q8_0", "gemma4 F32", "qwen35moe Q8_0",
           "qwen3next Q8_0", "granitehybrid Q8_0", "granitehybrid F32", "falcon-h1 Q8_0", "falcon-h1 F32",
-          "deepseek2 Q8_0", "deepseek2 F32")  # fmt: skip
+          "deepseek2 Q8_0", "deepseek2 F32", "nemotron_h Q8_0", "nemotron_h F32")  # fmt: skip
 QUICK = (
     *MODELS[:4], "gpt-oss Q8_0", "qwen35 Q8_0", "gemma4 Q8_0", "granitehybrid Q8_0", "falcon-h1 Q8_0",
-    "deepseek2 Q8_0",
+    "deepseek2 Q8_0", "nemotron_h Q8_0",
 )  # fmt: skip
 LONG = 300
 
@@ -167,6 +167,7 @@ def test_every_number_of_threads(case):
         ("granitehybrid", "Q8_0"),
         ("falcon-h1", "Q8_0"),
         ("deepseek2", "Q8_0"),
+        ("nemotron_h", "Q8_0"),
     ],
 )
 def test_every_instruction_set(tiny_gguf, family, kind, name):

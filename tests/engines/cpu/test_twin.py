@@ -27,9 +27,11 @@ CASES = [*KINDS, *((name, "Q8_0") for name in TINY)]
 QUICK = (
     "qwen3", "phi3", "granite", "olmo2", "qwen3moe", "lfm2", "lfm2moe", "gpt-oss", "qwen2moe", "ernie4_5-moe",
     "qwen35", "qwen3next", "gemma4", "gemma4-small", "gemma4-mixture", "glm4-flash", "granitehybrid", "falcon-h1",
+    "nemotron_h", "nemotron_h_moe-latent",
 )  # fmt: skip
 STATES = (
     "qwen35", "qwen35moe", "qwen3next", "granitehybrid", "granitehybrid-experts", "falcon-h1", "falcon-h1-norm",
+    "nemotron_h", "nemotron_h_moe", "nemotron_h_moe-latent",
 )  # fmt: skip
 SEVERAL = (  # kinds of layers
     "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small",
@@ -123,6 +125,7 @@ def test_a_text_longer_than_a_chunk_has_them(tmp_path):
         ("lfm2", "Q8_0"),
         ("gpt-oss", "Q8_0"),
         ("qwen35", "Q8_0"),
+        ("nemotron_h_moe", "Q8_0"),
         ("gemma4-small", "Q8_0"),
     ],
 )

@@ -389,6 +389,48 @@ TINY["granitehybrid-experts"] = Tiny(
 )  # fmt: skip
 
 
+_KINDS_OF_NEMOTRON = ["linear_attention", "unit", "full_attention", "unit", "linear_attention"]
+_NEMOTRON: dict[str, Any] = {
+    "head_dim": 32, "mamba_num_heads": 8, "mamba_head_dim": 64, "n_groups": 2, "ssm_state_size": 48,
+    "layer_norm_epsilon": 1e-5, "num_hidden_layers": 5,
+}  # fmt: skip
+_OF_NEMOTRON = _OF_MAMBA | {
+    "attention.head_count_kv": [0, 0, 2, 0, 0], "attention.key_length": 32, "attention.value_length": 32,
+    "attention.layer_norm_epsilon": 1e-5, "rope.dimension_count": 24, "rope.scaling.finetuned": False,
+}  # fmt: skip
+
+
+def _of_nemotron(unit: str) -> dict[str, Any]:
+    return _NEMOTRON | {"layers_block_type": [unit if one == "unit" else one for one in _KINDS_OF_NEMOTRON]}
+
+
+TINY["nemotron_h"] = Tiny(
+    "NemotronH",
+    "nemotron_h",
+    _of_nemotron("mlp") | {"intermediate_size": 320},
+    _OF_NEMOTRON | {"feed_forward_length": [0, 320, 0, 320, 0], "expert_used_count": None},
+)
+_NEMOTRON_EXPERTS = {
+    "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 96,
+    "moe_shared_expert_intermediate_size": 160, "routed_scaling_factor": 2.5,
+}  # fmt: skip
+_OF_NEMOTRON_EXPERTS = _EXPERTS | {
+    "feed_forward_length": [0, 96, 0, 96, 0], "expert_feed_forward_length": 96, "expert_shared_count": 1,
+    "expert_shared_feed_forward_length": 160, "expert_weights_norm": True, "expert_weights_scale": 2.5,
+    "expert_group_count": 1,
+}  # fmt: skip
+TINY |= {
+    "nemotron_h_moe": Tiny(
+        "NemotronH", "nemotron_h_moe", _of_nemotron("moe") | _NEMOTRON_EXPERTS,
+        _OF_NEMOTRON | _OF_NEMOTRON_EXPERTS,
+    ),
+    "nemotron_h_moe-latent": Tiny(
+        "NemotronH", "nemotron_h_moe", _of_nemotron("moe") | _NEMOTRON_EXPERTS | {"moe_latent_size": 64},
+        _OF_NEMOTRON | _OF_NEMOTRON_EXPERTS | {"moe_latent_size": 64},
+    ),
+}  # fmt: skip
+
+
 _OF_GPT_OSS = YARN | {"rope_theta": 150000.0, "truncate": False}
 TINY["gpt-oss"] = Tiny(
     "GptOss", "gpt-oss",
@@ -561,6 +603,7 @@ _NAMES = {
         for unit in ("shared_expert", "shared_experts")
         for part in ("gate", "up", "down")
     },
+    "mlp.fc1_latent_proj": "ffn_latent_down", "mlp.fc2_latent_proj": "ffn_latent_up",
     "router.proj": "ffn_gate_inp", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
     **{f"post_feedforward_layernorm_{i}": f"post_ffw_norm_{i}" for i in (1, 2)},
     "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
@@ -591,6 +634,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
         if full.startswith("model.visual."):
             continue
         full = full.replace("model.language_model.", "model.")
+        if tiny.kind == "NemotronH":
+            full = _of_mixer(full, config)
         tensor = value.float().numpy()
         tensor = tensor * _multiplier(full, config) if tiny.kind == "FalconH1" else tensor
         if tiny.adds_one and full.endswith("norm.weight") and "linear_attn" not in full:
@@ -617,8 +662,8 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
             both = tensor.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
             keys, values = np.split(both, [config.qk_nope_head_dim], axis=1)
             found |= {f"{start}attn_k_b.weight": keys.swapaxes(1, 2), f"{start}attn_v_b.weight": values}
-        elif rest.endswith(".experts.down_proj"):
-            found[f"{start}ffn_down_exps.weight"] = tensor
+        elif rest.endswith((".experts.down_proj", ".experts.up_proj")):
+            found[f"{start}ffn_{rest.split('.')[-1].removesuffix('_proj')}_exps.weight"] = tensor
         elif rest.startswith("shared_mlp."):
             found |= _of_shared(tiny, start, rest, tensor)
         elif rest.endswith(("feed_forward.expert_bias", "e_score_correction_bias")):
@@ -632,7 +677,9 @@ def tensors_of(name: str, model: Any) -> dict[str, np.ndarray]:
         elif rest == "layer_scalar":
             found[f"{start}layer_output_scale.weight"] = tensor
         elif rest.startswith("mamba."):
-            mamba_name, tensor = _of_mamba(rest.removeprefix("mamba."), tensor, config.mamba_n_groups)
+            mamba_name, tensor = _of_mamba(
+                rest.removeprefix("mamba."), tensor, getattr(config, "mamba_n_groups", 0) or config.n_groups
+            )
             found[start + mamba_name] = tensor
         elif rest == "conv.conv.weight":
             found[f"{start}shortconv.conv.weight"] = tensor[:, 0]
@@ -662,6 +709,17 @@ def _multiplier(name: str, config: PretrainedConfig) -> Any:
         "gate_proj": config.mlp_multipliers[0], "down_proj": config.mlp_multipliers[1],
     }  # fmt: skip
     return np.float32(factors.get(name.split(".")[-2], 1))
+
+
+def _of_mixer(name: str, config: PretrainedConfig) -> str:
+    """Return the name that a tensor of nemotron_h has in other families."""
+    if not name.startswith("model.layers."):
+        return name.replace("model.embeddings", "model.embed_tokens").replace("norm_f", "norm")
+    *_, number, rest = name.split(".", 3)
+    kind = config.layers_block_type[int(number)]
+    block = {"linear_attention": "mamba", "full_attention": "self_attn"}.get(kind, "mlp")
+    rest = "input_layernorm.weight" if rest == "norm.weight" else rest.replace("mixer.", f"{block}.")
+    return f"model.layers.{number}.{rest}"
 
 
 def _of_turned(start: str, name: str, tensor: np.ndarray) -> dict[str, np.ndarray]:
@@ -755,7 +813,7 @@ def _beside(tensor: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _factors(config: PretrainedConfig) -> dict[str, np.ndarray]:
-    rope = config.rope_parameters
+    rope = getattr(config, "rope_parameters", {})
     if rope.get("full_attention", {}).get("rope_type") == "proportional":  # gemma4: only the first pairs turn
         half = config.per_layer_config[config.num_hidden_layers - 1].head_dim // 2
         return {"rope_freqs.weight": np.where(np.arange(half) < half // 4, 1, 1e30).astype(np.float32)}
@@ -817,8 +875,9 @@ def metadata_of(name: str, odd: dict[str, Any]) -> dict[str, Any]:
 def sizes_of(config: PretrainedConfig) -> dict[str, Any]:
     config = config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    rope = config.rope_parameters
-    eps = float(config.norm_eps if hasattr(config, "norm_eps") else config.rms_norm_eps)
+    rope = getattr(config, "rope_parameters", {})
+    names = ("norm_eps", "layer_norm_epsilon", "rms_norm_eps")
+    eps = float(next(getattr(config, name) for name in names if hasattr(config, name)))
     return {
         "vocab_size": config.vocab_size, "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,

@@ -88,7 +88,7 @@ class CpuTarget(Target):
     def setting(self) -> Setting:
         """What the cost of its passes depends on."""
         model = self.model
-        formats = f"{model.weights.matrices[0]['ffn_down'].kind} {model.instructions.name}{EXACT}"
+        formats = f"{model.weights.kind} {model.instructions.name}{EXACT}"
         return Setting(str(model.weights.path), formats, model.threads)
 
     @locked
@@ -116,8 +116,7 @@ class CpuTarget(Target):
     def quantized_self(self) -> CpuTarget:
         """Return a target of the same weights in 4 bits; `CapabilityError` if they are in few bits already."""
         weights = self.model.weights
-        kind = weights.matrices[0]["ffn_down"].kind
-        if kind in FORMATS:
+        if (kind := weights.kind) in FORMATS:
             raise CapabilityError(
                 f"quantized-self brings nothing here, the target's weights are {kind} already: leave it out"
             )

@@ -53,7 +53,8 @@ Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in
 
 _ENDS = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm",
-    "model.final_layernorm": "output_norm", "lm_head": "output", **HUB_NAMES,
+    "model.final_layernorm": "output_norm", "model.embeddings": "token_embd", "model.norm_f": "output_norm",
+    "lm_head": "output", **HUB_NAMES,
 }  # fmt: skip
 NEXT = {
     "mtp.fc": "nextn.eh_proj", "mtp.pre_fc_norm_embedding": "nextn.enorm", "mtp.pre_fc_norm_hidden": "nextn.hnorm",
@@ -139,7 +140,7 @@ class Weights:
             self.layers.append([BLOCKS[name].load(of_layer, shape, layer) for name in names])
         self.last_norm = tensors.vector(f"{shape.family.last_norm}.weight", shape.width)
         self.factors = self._factors()
-        self.next_layer = self._next_layer() if shape.next_layers else None
+        self.next_layer = self._next_layer() if shape.next_layers and not shape.family.single else None
         self._refuse_unknown()
 
     def _check_becomes(self, becomes: str | None) -> None:
@@ -164,8 +165,12 @@ class Weights:
 
     def _refuse_unknown(self) -> None:
         """Raise `UnsupportedModelError` for a tensor that no block has asked for: a pass would leave it out."""
+        further = range(self.shape.layers, self.shape.layers + self.shape.next_layers)
+        passed = tuple(f"blk.{layer}." for layer in further) if self.shape.family.single else ()
         for name in self.file.tensors:
-            if name not in self._tensors.read and not set(name.split(".")) & set(_NEEDLESS):
+            if name.startswith(passed) or set(name.split(".")) & set(_NEEDLESS):
+                continue
+            if name not in self._tensors.read:
                 raise UnsupportedModelError(
                     f"the CPU engine does not know the tensor {name} of {self.path.name}: take another engine"
                 )
@@ -251,6 +256,11 @@ class Weights:
     def vectors(self) -> list[dict[str, Vector]]:
         """The vectors of each layer by GGUF's names."""
         return [{name: one for block in blocks for name, one in block.vectors.items()} for blocks in self.layers]
+
+    @property
+    def kind(self) -> str:
+        """The type of the first layer's last matrix of a unit, as it is kept in memory."""
+        return next(one["ffn_down"].kind for one in self.matrices if "ffn_down" in one)
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Settings = Mapping[str, Any]
@@ -19,10 +19,12 @@ class Family:
     mixers: tuple[str, ...] = ("attention",)  # blocks that may be the first one of a layer
     units: tuple[str, ...] = ("gated_unit",)  # blocks that may be the second one
     ends: tuple[str, ...] = ()  # blocks behind these, of all layers
+    single: bool = False  # whether a layer is one block alone, a mixer or a unit
     # Which numbers of a head rotate as a pair, in the file's order: neighbours, or i and i + half.
     pairs: Literal["neighbours", "halves"] = "halves"
     turns_alike: bool = False  # whether they do in folders, too; else they lie ``rotary / 2`` apart there
-    gate: Literal["silu", "gelu", "clamped"] = "silu"  # of gated units; clamped is gpt-oss's
+    # Of gated units; clamped is gpt-oss's. Units with squared ReLU have no gate.
+    gate: Literal["silu", "gelu", "clamped", "squared"] = "silu"
     # Of queries and keys: of each head, of each head after it has turned, of the whole row, or none.
     head_norm: Literal["", "head", "turned", "row"] = ""
     # Whether values have a norm without weights. Layers without a window may then have the keys' product in place
@@ -100,6 +102,22 @@ _FALCON: Settings = {
     "attention_out_multiplier": 1.0, "key_multiplier": 1.0, "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0,
     "ssm_multipliers": None, "mlp_multipliers": None,
 }  # fmt: skip
+_NEMOTRON = Family(
+    "nemotron_h",
+    {
+        "nemotron_h": {
+            "layers_block_type": None, "hybrid_override_pattern": None, "layer_norm_epsilon": 1e-5,
+            "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "intermediate_size": 21504,
+            "max_position_embeddings": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+            "head_dim": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8,
+            "ssm_state_size": 128, "conv_kernel": 4, "n_routed_experts": 8, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 7688, "moe_latent_size": None, "n_shared_experts": 1,
+            "routed_scaling_factor": 1.0, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+        },
+    },
+    mixers=("attention", "mamba"), units=("gated_unit", "experts"), single=True, gate="squared",
+    unit_norm="attn_norm", still=1, gating="sigmoid", normalised=False, missing={"expert_feed_forward_length": 0},
+)  # fmt: skip
 _ROWS = (
     Family(
         "llama",
@@ -223,6 +241,7 @@ _ROWS = (
         },
         mixers=("attention", "mamba"), units=("gated_unit", "experts"), pairs="neighbours",
     ),
+    _NEMOTRON, replace(_NEMOTRON, architecture="nemotron_h_moe", hub={}),
     Family(
         "falcon-h1", {"falcon_h1": _FALCON}, mixers=("attention_and_mamba",), missing={"ssm.normed": None}
     ),

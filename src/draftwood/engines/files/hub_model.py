@@ -30,6 +30,8 @@ _NEEDLESS = re.compile(
 """Tensors that no pass over text reads."""
 
 
+_READ = ("block_count", "embedding_length", "moe_latent_size")
+"""Sizes by which tensors are told apart."""
 Names = Callable[[Family], Mapping[str, str]]
 """Returns GGUF's names of a family's tensors by transformers': `draftwood.engines.cpu.weights.hub_names`."""
 
@@ -52,10 +54,11 @@ class HubModel:
         self.path, self.files, self._said = path, tuple(files), dict(config)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
+        layers, width, latent = (self.metadata.get(f"{family.architecture}.{name}", 0) for name in _READ)
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
         self.tensors = dict[str, Tensor]()
         for theirs, tensor in tensors.items():
-            if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config):
+            if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config, layers):
                 name = _name_of(_of_text(theirs), known)
                 if name in self.tensors:
                     raise ModelError(f"the weights in {path} have {name} twice: get them again")
@@ -67,7 +70,7 @@ class HubModel:
         if family.turned:
             self.tensors = as_gguf_has_them(self.tensors)
         else:
-            self.tensors = upright(self.tensors, self.metadata[f"{family.architecture}.embedding_length"])
+            self.tensors = upright(self.tensors, latent or width)
         for name, values in factors.items():
             self.tensors[f"{name}.weight"] = _floats(f"{name}.weight", values)
         self.size = sum(tensor.known.nbytes for tensor in self.tensors.values())
@@ -117,15 +120,18 @@ def _with_next_layer(
     }
 
 
-def _is_of_further_tokens(name: str, config: Mapping[str, Any]) -> bool:
+def _is_of_further_tokens(name: str, config: Mapping[str, Any], layers: int) -> bool:
     """Whether a tensor belongs to a block after the layers (MTP), which transformers does not read, either."""
-    found = re.match(r"model\.layers\.(\d+)\.", name) if config.get("num_nextn_predict_layers") else None
-    return found is not None and int(found[1]) >= config["num_hidden_layers"]
+    if not config.get("num_nextn_predict_layers"):
+        return False
+    found = re.match(r"model\.layers\.(\d+)\.", name)
+    return name.startswith("mtp.") or (found is not None and int(found[1]) >= layers)
 
 
 def _of_text(name: str) -> str:
     """Return a tensor's name in a model of texts alone, which may be one part of several, called in two ways."""
-    return name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
+    name = name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
+    return re.sub(r"^backbone\.", "model.", name)
 
 
 def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:

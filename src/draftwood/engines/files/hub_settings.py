@@ -47,6 +47,8 @@ _SIZES = {
     "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
     "mamba_d_conv": "ssm.conv_kernel", "mamba_d_state": "ssm.state_size", "mamba_n_groups": "ssm.group_count",
     "mamba_n_heads": "ssm.time_step_rank", "mamba_inner": "ssm.inner_size",
+    "ssm_state_size": "ssm.state_size", "n_groups": "ssm.group_count", "conv_kernel": "ssm.conv_kernel",
+    "mamba_num_heads": "ssm.time_step_rank", "moe_latent_size": "moe_latent_size",
     "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
     "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale",
@@ -61,11 +63,12 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "no_rope_layer_interval": (4,), "clip_qkv": (None,), "conv_bias": (None, False), "swiglu_alpha": (1.702,),
     "swiglu_limit": (7.0,), "moe_norm_min": (1e-12,),
     "mamba_conv_bias": (None, True), "mamba_proj_bias": (None, False),
+    "use_conv_bias": (None, True), "mamba_hidden_act": (None, "silu"),
     "time_step_limit": (None, [0.0, math.inf], (0.0, math.inf), [0.0, {"__float__": "Infinity"}]),
     "attn_output_gate": (None, True), "output_gate_type": (None, "swish", "silu"),
 }  # fmt: skip
 """Settings that change what a pass computes, and the values of them that this engine knows."""
-_ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "clamped": "silu"}
+_ACTS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "clamped": "silu", "squared": "relu2"}
 
 
 def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,6 +99,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
     defaults = family.hub[given["model_type"]]
     config = {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": False, **defaults, **given}
     own = {name: config[name] for name in defaults}  # transformers reads these where the type has them alone
+    if family.single:
+        config |= _of_nemotron(config)
     layers = int(_number(config, "num_hidden_layers", most=MOST_LAYERS))
     if "short_convolution" in family.mixers:
         config |= _of_lfm2(config, own, layers)
@@ -167,6 +172,38 @@ def _of_lfm2(config: Mapping[str, Any], own: Mapping[str, Any], layers: int) -> 
         "layer_types": None, "sliding_window": None,
         "num_key_value_heads": [heads if one == "full_attention" else 0 for one in named],
         "tie_word_embeddings": config.get("tie_embedding", config["tie_word_embeddings"]),
+    }  # fmt: skip
+
+
+_LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+_OF_EXPERTS = (
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "moe_latent_size",
+    "n_shared_experts",
+)
+
+
+def _of_nemotron(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the names that other types have for them; a layer has 0 of what it does not have."""
+    named = config["layers_block_type"] or [
+        _LETTERS.get(one, one) for one in config["hybrid_override_pattern"] or ""
+    ]
+    named = [{"mamba": "linear_attention", "attention": "full_attention"}.get(one, one) for one in named]
+    _check_types(named, *_LETTERS.values())
+    if {"mlp", "moe"} <= set(named):
+        raise _unknown("models of mixtures in which some units have no experts")
+    has_experts = "moe" in named
+    heads = config["num_key_value_heads"] or config["num_attention_heads"]
+    inner = config["moe_intermediate_size" if has_experts else "intermediate_size"]
+    return {
+        "num_hidden_layers": len(named), "layer_types": None, "sliding_window": None,
+        "rms_norm_eps": config["layer_norm_epsilon"], "hidden_act": config["mlp_hidden_act"],
+        "num_key_value_heads": [heads * (one == "full_attention") for one in named],
+        "intermediate_size": [inner * (one in ("mlp", "moe")) for one in named],
+        "mamba_inner": config["mamba_num_heads"] * config["mamba_head_dim"],
+        **({} if has_experts else dict.fromkeys(_OF_EXPERTS)),
     }  # fmt: skip
 
 

@@ -18,7 +18,11 @@ def sizes_of(
     kv_heads = keys.each("attention.head_count_kv", layers, heads, 4096, least=int(len(keys.family.mixers) == 1))
     kv_heads = [kv_heads[source] for source in sources]
     has_unit = ["experts" not in names for names in blocks]
-    inner = keys.each("feed_forward_length", layers, most=MOST_INNER) if any(has_unit) else [0] * layers
+    inner = (
+        keys.each("feed_forward_length", layers, None, MOST_INNER, least=int(not keys.family.single))
+        if any(has_unit)
+        else [0] * layers
+    )
     if latent.rank:  # all heads share one of keys, also in older files, which say otherwise
         kv_heads, usual = [1] * layers, (latent.turning + latent.rank, latent.turning)
     else:
@@ -87,6 +91,8 @@ def latent_of(keys: Keys) -> Latent:
 def blocks_of(keys: Keys, layers: int) -> tuple[tuple[str, ...], ...]:
     """Return the names of the blocks of each layer; `UnsupportedModelError` for those of other families."""
     family = keys.family
+    if family.single:
+        return tuple((one,) for one in _single_blocks(keys, layers))
     dense = layers if not keys.get("expert_count") else keys.whole("leading_dense_block_count", 0, layers, 0)
     mixture = next((unit for unit in family.units if unit != "gated_unit"), "experts")
     found = tuple(
@@ -98,6 +104,17 @@ def blocks_of(keys: Keys, layers: int) -> tuple[tuple[str, ...], ...]:
             f"the CPU engine runs no {family.architecture} with {others.pop()}: take another engine"
         )
     return found
+
+
+def _single_blocks(keys: Keys, layers: int) -> list[str]:
+    """Return the name of the one block of each layer, as its numbers say: what it does not have, it has 0 of."""
+    names = "attention.head_count_kv", "feed_forward_length"
+    attention, unit = (keys.each(name, layers, None, MOST_INNER, least=0) for name in names)
+    if both := [layer for layer in range(layers) if attention[layer] and unit[layer]]:
+        raise ModelError(f"the file says layer {both[0]} has {' and '.join(names)}: get the file again")
+    units = "experts" if keys.get("expert_count") else "gated_unit"
+    usual, other = keys.family.mixers
+    return [usual if attention[layer] else units if unit[layer] else other for layer in range(layers)]
 
 
 def _mixers(keys: Keys, layers: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from draftwood.engines.files.families import GATINGS
-from draftwood.engines.files.metadata import MOST_INNER, Keys
+from draftwood.engines.files.metadata import MOST_INNER, MOST_WIDTH, Keys
 from draftwood.engines.files.shapes import Shares
 from draftwood.errors import UnsupportedModelError
 
@@ -24,6 +24,7 @@ def mixture_of(keys: Keys) -> dict[str, Any]:
     return {
         "experts": experts, "used": used,
         "expert_inner": keys.whole(f"{'expert_' if own else ''}feed_forward_length", most=MOST_INNER),
+        "expert_latent": keys.whole("moe_latent_size", 0, most=MOST_WIDTH, least=0),
         "shares": _shares(keys, experts, used), "has_shared": any(shared),
     }  # fmt: skip
 

@@ -134,6 +134,7 @@ class Shape:
     experts: int = 0  # 0: it is no mixture
     used: int = 0  # experts of a token
     expert_inner: int = 0  # of one expert's gated unit
+    expert_latent: int = 0  # numbers that experts read, of a product of x; 0: they read x
     shares: Shares = Shares()
     has_shared: bool = False  # whether each mixture has an expert that every token takes
     next_layers: int = 0  # blocks for further tokens (MTP), after the layers
@@ -151,6 +152,11 @@ class Shape:
     def attention(self) -> LayerSizes:
         """The sizes of the first layer of attention."""
         return next(one for one in self.sizes if one.kv_heads)
+
+    @property
+    def expert_width(self) -> int:
+        """Numbers that experts read, and that they find."""
+        return self.expert_latent or self.width
 
     @property
     def widest_inner(self) -> int:

@@ -208,8 +208,10 @@ class Attention(Block):
     """Attention of a layer. Queries, keys and values may lie in one tensor, ``attn_qkv``."""
 
     hub_names: ClassVar = {
-        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv",
+        f"{place}.{theirs}_proj": f"attn_{ours}"
+        for place in ("self_attn", "mixer")
+        for theirs, ours in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output"), ("qkv", "qkv"))
+    } | {
         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
         "self_attn.sinks": "attn_sinks.weight",
         "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",

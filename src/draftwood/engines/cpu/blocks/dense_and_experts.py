@@ -51,7 +51,7 @@ class DenseAndExperts(Experts):
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> DenseAndExperts:
         width, mixture = shape.width, Experts.load(tensors, shape, layer)
-        unit = unit_matrices(tensors, width, shape.sizes[layer].inner)
+        unit = unit_matrices(tensors, shape, shape.sizes[layer].inner)
         matrices = {**mixture.matrices, **{f"{name}{_DENSE}": one for name, one in unit.items()}}
         norms = ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2")
         vectors = {**mixture.vectors, **{name: tensors.vector(name, width) for name in norms}}

@@ -17,16 +17,16 @@ from typing import Any, ClassVar
 
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.gated_unit import (
-    FIELDS,
     GATINGS,
-    Gating,
     add_gate,
+    fields_of,
     gate_fields,
+    products_of,
     unit_matrices,
     write_gating,
 )
-from draftwood.engines.cpu.blocks.norm import add_norm_before
-from draftwood.engines.cpu.blocks.product import add_norm_into_x, add_product, tiles_per_piece
+from draftwood.engines.cpu.blocks.norm import add_norm_before, add_rounded
+from draftwood.engines.cpu.blocks.product import add_into_x, add_norm_into_x, add_product, tiles_per_piece
 from draftwood.engines.cpu.blocks.shares import add_choice
 from draftwood.engines.cpu.blocks.slots import Slots, slots_of
 from draftwood.engines.cpu.code.products import MATRIX, MatrixView, tiles_of
@@ -70,13 +70,16 @@ class _Group:
         matrix.product(*rows, self.tiles, expert=self.expert, bias=biases[self.expert])
 
 
-def _gated(gating: Gating) -> Callable[[PieceCode], None]:
+def _gated(kind: str) -> Callable[[PieceCode], None]:
+    products = products_of(kind)
+
     def write(piece: PieceCode) -> None:
-        phase = piece.phase
-        group = _Group(piece, phase.gate.tiles)
-        group.multiply(phase.gate, phase.x, phase.y, phase.gate_biases)
-        group.multiply(phase.up, phase.x_up, phase.y_up, phase.up_biases)
-        write_gating(piece, group.tiles, (group.first, group.first + group.count), gating)
+        views = [product.views(piece) for product in products]
+        group = _Group(piece, views[0][0].tiles)
+        for product, parts in zip(products, views, strict=True):
+            group.multiply(*parts, getattr(piece.phase, f"{product.matrix}_biases"))
+        rows = group.first, group.first + group.count
+        write_gating(piece, group.tiles, rows, GATINGS[kind], [y for *_, y in views])
 
     return write
 
@@ -125,11 +128,11 @@ def _share_of_shared(piece: PieceCode, row: Value) -> Value:
 MODULE = KernelModule("experts")
 _GROUP = {"groups": ADDRESS, "parts_of": NUMBER}
 _GATES = {
-    name: MODULE.kernel(
-        f"{name}_experts", Per.EXPERTS, _gated(gating), **FIELDS, gate_biases=OPTIONAL_ROWS,
-        up_biases=OPTIONAL_ROWS, **_GROUP,
+    kind: MODULE.kernel(
+        f"{kind}_experts", Per.EXPERTS, _gated(kind), **fields_of(kind), **_GROUP,
+        **{f"{product.matrix}_biases": OPTIONAL_ROWS for product in products_of(kind)},
     )
-    for name, gating in GATINGS.items()
+    for kind in GATINGS
 }  # fmt: skip
 _PRODUCT = MODULE.kernel(
     "experts_product", Per.EXPERTS, _product, w=MATRIX, x=ROWS, y=ROWS, biases=OPTIONAL_ROWS, **_GROUP
@@ -147,16 +150,17 @@ _ADDED_TO_SHARED = MODULE.kernel(
 
 _SHARED = "_shexp"
 """What the names of a shared expert's tensors end in."""
+_INTO, _BACK = "ffn_latent_down", "ffn_latent_up"
+"""Matrices that make what experts read of x, and a part of x of what they found, where experts are narrower."""
 
 
 class Experts(Block):
     """A mixture in place of a layer's gated unit. ``ffn_gate``, ``ffn_up`` and ``ffn_down`` are those of all
-    experts, in one tensor or one each; gate and up may lie in one, too.
-    """
+    experts, in one tensor or one each; gate and up may lie in one, too."""
 
     hub_names: ClassVar = {
         f"{place}.{theirs}": ours
-        for place in ("mlp", "block_sparse_moe", "feed_forward")
+        for place in ("mlp", "block_sparse_moe", "feed_forward", "mixer")
         for theirs, ours in {
             "gate": "ffn_gate_inp", "router": "ffn_gate_inp", "router.layer": "ffn_gate_inp",
             "input_linear": "ffn_gate_up_exps", "output_linear": "ffn_down_exps",
@@ -167,6 +171,8 @@ class Experts(Block):
             "experts.#.up_proj": "ffn_up.#", "experts.#.down_proj": "ffn_down.#", "experts.#.w1": "ffn_gate.#",
             "experts.#.w3": "ffn_up.#", "experts.#.w2": "ffn_down.#",
             "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+            "experts.up_proj": "ffn_up_exps.weight", "fc1_latent_proj": "ffn_latent_down",
+            "fc2_latent_proj": "ffn_latent_up",
             **{
                 f"{unit}.{part}_proj": f"ffn_{part}{_SHARED}"
                 for unit in ("shared_expert", "shared_experts")
@@ -185,11 +191,14 @@ class Experts(Block):
 
     @classmethod
     def load(cls, tensors: LayerTensors, shape: Shape, layer: int) -> Experts:
-        width, inner, experts = shape.width, shape.expert_inner, shape.experts
+        width, inner, experts, outer = shape.width, shape.expert_inner, shape.experts, shape.expert_width
         matrices = {"ffn_gate_inp": tensors.part("ffn_gate_inp", (experts, width))}
+        if shape.expert_latent:
+            matrices |= {_INTO: tensors.part(_INTO, (outer, width)), _BACK: tensors.part(_BACK, (width, outer))}
         if "ffn_gate_up_exps" in tensors:
-            matrices |= tensors.halves_of("ffn_gate_up_exps", (experts, 2 * inner, width))
-        sizes = {"ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}
+            matrices |= tensors.halves_of("ffn_gate_up_exps", (experts, 2 * inner, outer))
+        sizes = {product.name: (inner, outer) for product in products_of(shape.family.gate)}
+        sizes["ffn_down"] = outer, inner
         for name, size in sizes.items():
             if f"{name}_exps" not in tensors and f"{name}.0" in tensors:  # a tensor for each
                 matrices[name] = tensors.joined([f"{name}.{expert}" for expert in range(experts)], size)
@@ -205,25 +214,34 @@ class Experts(Block):
             vectors["exp_probs_b.bias"] = tensors.bias("exp_probs_b", experts)
         if shape.has_shared or f"ffn_down{_SHARED}" in tensors:
             inner = prod(tensors.shape_of(f"ffn_down{_SHARED}")[-1:])
-            matrices |= unit_matrices(tensors, width, inner, _SHARED)
+            matrices |= unit_matrices(tensors, shape, inner, _SHARED)
             if f"ffn_gate_inp{_SHARED}" in tensors:
                 vectors[f"ffn_gate_inp{_SHARED}"] = tensors.vector(f"ffn_gate_inp{_SHARED}", width)
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
-        slots, units = slots_of(program), (self.matrices["ffn_gate"], self.matrices["ffn_up"])
-        parts = ("gate_inp", "gate", "up", f"gate{_SHARED}", f"up{_SHARED}")
-        readers = [self.matrices[f"ffn_{part}"] for part in parts if f"ffn_{part}" in self.matrices]
+        slots, names = slots_of(program), [product.name for product in products_of(self.shape.family.gate)]
+        units = [self.matrices[name] for name in names]
+        first = [_INTO] if self.shape.expert_latent else names
+        of_shared = [f"{name}{_SHARED}" for name in names]
+        readers = [self.matrices[one] for one in ("ffn_gate_inp", *first, *of_shared) if one in self.matrices]
         inputs = add_norm_before(program, self.vectors.get(self.shape.family.unit_norm), readers)
         scores = program.shared("scores of experts", self.shape.experts)
         bias = self.vectors.get("ffn_gate_inp.bias")
         add_product(program, self.matrices["ffn_gate_inp"], inputs, scores, bias=bias)
-        shared = self._begin_shared(program, inputs)
+        shared, latents = self._begin_shared(program, inputs), self._begin_latents(program, inputs)
         add_choice(program, scores, self.vectors.get("exp_probs_b.bias"))
+        if latents is None:
+            if shared is not None:
+                add_product(program, *shared, program.shared("shared expert", self.shape.width), joined=True)
+            outputs = self._add_units(program, slots, slots.add_order(program, inputs, units))
+            self._add_sum(program, slots, outputs, inputs)
+            return
+        add_rounded(program, latents, units, self.shape.expert_latent, joined=True)
         if shared is not None:
-            add_product(program, *shared, program.shared("shared expert", self.shape.width), joined=True)
-        outputs = self._add_units(program, slots, slots.add_order(program, inputs, units))
-        self._add_sum(program, slots, outputs, inputs)
+            add_product(program, *shared, program.x, adds=True, scale=self.shape.residual_scale, joined=True)
+        outputs = self._add_units(program, slots, slots.add_order(program, latents, units))
+        self._add_latent_sum(program, slots, outputs, latents)
 
     def _begin_shared(self, program: Program, inputs: Inputs) -> tuple[Matrix, Inputs] | None:
         """Add the gate of the shared expert; return its last matrix and what this one reads; None without one."""
@@ -231,17 +249,28 @@ class Experts(Block):
             return None
         return add_gate(program, self.matrices, inputs, _SHARED, joined=True)
 
+    def _begin_latents(self, program: Program, inputs: Inputs) -> Inputs | None:
+        """Add the product that experts read; return it, and room for its records; None where they read x."""
+        if not self.shape.expert_latent:
+            return None
+        found = program.shared_inputs("latents of experts", self.shape.expert_latent)
+        add_product(program, self.matrices[_INTO], inputs, found.plain, joined=True)
+        return found
+
     def _add_units(self, program: Program, slots: Slots, ordered: Inputs) -> Buffer:
         """Add the products of the experts; return the outputs of slots."""
-        gate, up, down = (self.matrices[f"ffn_{name}"] for name in ("gate", "up", "down"))
-        fields, per, found = gate_fields(program, gate, up, down, ordered, program.slot_rows)
-        pieces, groups, vectors = -(-gate.tiles // per), slots.fields["groups"], self.vectors
-        kernel = _GATES[self.shape.family.gate]
-        program.add(
-            kernel, pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields,
-            gate_biases=vectors.get("ffn_gate.bias"), up_biases=vectors.get("ffn_up.bias"),
-        )  # fmt: skip
-        outputs = program.shared("outputs of slots", self.shape.width, program.slot_rows)
+        kind, down, groups, vectors = (
+            self.shape.family.gate,
+            self.matrices["ffn_down"],
+            slots.fields["groups"],
+            self.vectors,
+        )
+        fields, per, found = gate_fields(program, self.matrices, ordered, rows=program.slot_rows)
+        pieces = -(-self.matrices["ffn_up"].tiles // per)
+        for product in products_of(kind):
+            fields[f"{product.matrix}_biases"] = vectors.get(f"{product.name}.bias")
+        program.add(_GATES[kind], pieces=pieces, per_piece=per, groups=groups, parts_of=pieces, **fields)
+        outputs = program.shared("outputs of slots", self.shape.expert_width, program.slot_rows)
         per = tiles_per_piece(down.tile_bytes)
         pieces = -(-down.tiles // per)
         program.add(
@@ -265,3 +294,12 @@ class Experts(Block):
         )  # fmt: skip
         if norm is not None:
             add_norm_into_x(program, norm)
+
+    def _add_latent_sum(self, program: Program, slots: Slots, outputs: Buffer, latents: Inputs) -> None:
+        """Add the phases that add outputs up, in place of what experts have read, and add their product to x."""
+        width, matrix = self.shape.expert_latent, self.matrices[_BACK]
+        program.add(
+            ADDED, row=width, x=outputs, out=latents.plain, width=width, adds=False, scale=1.0, **slots.of(ADDED)
+        )
+        add_rounded(program, latents, [matrix], width)
+        add_into_x(program, matrix, latents, None)

@@ -61,7 +61,7 @@ def _gated(piece: PieceCode) -> None:
     phase, rows = piece.phase, piece.whole.rows
     tiles = tiles_of(piece.per, piece.number, phase.gate.tiles)
     phase.gate.product(phase.x, phase.y, rows, tiles)
-    write_gating(piece, tiles, (piece.code.whole(0), rows), GATINGS["gelu"])
+    write_gating(piece, tiles, (piece.code.whole(0), rows), GATINGS["gelu"], [phase.y, phase.y_up])
 
 
 def _scaled(piece: PieceCode) -> None:

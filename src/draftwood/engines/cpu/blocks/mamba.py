@@ -127,8 +127,12 @@ class Mamba(Block):
     """Mamba-2 of a layer, in place of attention."""
 
     hub_names: ClassVar = {
-        "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.dt_bias": "ssm_dt.bias",
-        "mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.norm": "ssm_norm", "mamba.out_proj": "ssm_out",
+        f"{place}.{theirs}": ours
+        for place in ("mamba", "mixer")
+        for theirs, ours in {
+            "in_proj": "ssm_in", "conv1d": "ssm_conv1d", "dt_bias": "ssm_dt.bias", "A_log": "ssm_a",
+            "D": "ssm_d", "norm": "ssm_norm", "out_proj": "ssm_out",
+        }.items()
     }  # fmt: skip
 
     @classmethod

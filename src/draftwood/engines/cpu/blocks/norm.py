@@ -100,7 +100,7 @@ def norm_names(family: Family) -> dict[str, str]:
         "input_layernorm": "attn_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
         "pre_feedforward_layernorm": "ffn_norm", "pre_ff_layernorm": "ffn_norm",
         "post_feedforward_layernorm": "post_ffw_norm",
-        "post_attention_layernorm": after_attention,
+        "post_attention_layernorm": after_attention, "norm": "attn_norm",
     }  # fmt: skip
 
 
@@ -114,14 +114,20 @@ def add_norm(
 
 def add_norm_before(program: Program, weight: Vector | None, matrices: Sequence[Matrix]) -> Inputs:
     """Add the norm before a block, or only the rounding; return what its matrices read."""
-    rounds = any(matrix.is_rounded for matrix in matrices)
     x, plain, rounded = program.x, program.plain, program.rounded
     if weight is None:
-        if rounds:
-            program.add(ROUNDED, row=program.shape.width, x=x, out=rounded, width=program.shape.width)
-        return Inputs(x, rounded)
+        inputs = Inputs(x, rounded)
+        add_rounded(program, inputs, matrices, program.shape.width)
+        return inputs
+    rounds = any(matrix.is_rounded for matrix in matrices)
     add_norm(program, NORM, x, weight, y=plain, out=rounded if rounds else None)
     return Inputs(plain, rounded)
+
+
+def add_rounded(program: Program, inputs: Inputs, matrices: Sequence[Matrix], width: int, **how: Any) -> None:
+    """Add the rounding of rows of ``width`` numbers, if one of these matrices takes them rounded."""
+    if any(matrix.is_rounded for matrix in matrices):
+        program.add(ROUNDED, row=width, x=inputs.plain, out=inputs.rounded, width=width, **how)
 
 
 def add_kept_states(program: Program, layer: int, last_norm: Vector | None = None) -> None:

@@ -77,7 +77,7 @@ class Slots(NamedTuple):
     def add_order(self, program: Program, inputs: Inputs, readers: Sequence[Matrix]) -> Inputs:
         """Add phases that order the slots, and copy what the readers read of rows; return the copies."""
         program.add(_GROUPED, **self.of(_GROUPED))
-        width = program.shape.width
+        width = program.shape.expert_width
         ordered = program.shared_inputs("slots", width, program.slot_rows)
         # Readers may read different inputs, rounded or not; each kind is gathered once.
         kinds = {matrix.is_rounded: matrix for matrix in readers}

@@ -110,6 +110,12 @@ def gelu(x: Value) -> Value:
     return x * sigmoid(inner * 1.5957691216057308)
 
 
+def squared(x: Value) -> Value:
+    """Return the squares of numbers above 0, and 0 for others (squared ReLU)."""
+    above = (x <= 0.0).where(0.0, x)  # so written, NaN stays NaN
+    return above * above
+
+
 def clamped_gate(gate: Value, up: Value) -> Value:
     """Return gpt-oss's gating: ``g * sigmoid(1.702 * g) * (u + 1)`` of ``min(gate, 7)`` and up within 7."""
     gate = (gate > 7.0).where(7.0, gate)  # so written, NaN stays NaN
