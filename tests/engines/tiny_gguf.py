@@ -25,7 +25,7 @@ GEMMA4 = (False, True, False, True)  # which layers see the whole text; the last
 TURNING, RANK_OF_LATENTS = 16, 32  # of deepseek2: numbers that rotate; others of a query or value, too
 DELTA, DELTA_KEYS, DELTA_HEADS = 128, 1, 3  # size and heads of qwen35's states
 DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")  # all but the first have experts
-SCANNED = ("mamba2", "granitehybrid", "nemotron_h", "falcon-h1")  # of Mamba-2, the last one beside attention
+SCANNED = ("mamba2", "granitehybrid", "nemotron_h", "falcon-h1")  # with Mamba-2, the last one beside attention
 # Of which the first layer keeps a state, the second one keys and values.
 HYBRID = ("lfm2", "jamba", "granitehybrid", *DELTA_NETS)
 NEMOTRON = ("mamba2", "attention", "unit")  # what layers are: one of these alone
@@ -59,7 +59,7 @@ def write_gguf(
     template: str | None = TEMPLATE,
     more: Sequence[tuple[str, Any]] = (),
 ) -> Path:
-    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, deepseek2, nemotron_h, mamba, jamba, or of
+    """Write a model of ``family``: llama, gemma3, gemma4, lfm2, gpt-oss, deepseek2, mamba, jamba, or of
     `SCANNED` or `DELTA_NETS`.
 
     ``kind`` is the type of matrices, ``more`` further metadata: whole numbers, others, truth values and texts.
