@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
+from draftwood.grammar.restrictions import without_idle_parts
 from draftwood.grammar.schemas import MOST_REMAINDERS, adapt, place_of
 
 MOST_CHARACTERS = 1 << 20
@@ -59,7 +60,10 @@ class Grammar:
 
     @classmethod
     def json_schema(cls, schema: Mapping[str, Any] | str) -> Self:
-        """Return the grammar of all JSON texts that a JSON Schema, as a dict or as JSON, allows."""
+        """Return the grammar of all JSON texts that a JSON Schema, as a dict or as JSON, allows.
+
+        What restricts no text, such as notes, is left out of it (`restrictions`).
+        """
         if isinstance(schema, str):
             try:
                 schema = json.loads(schema)
@@ -68,7 +72,9 @@ class Grammar:
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON Schema is an object, not {type(schema).__name__}")
         try:
-            return cls("json_schema", json.dumps(schema, allow_nan=False))
+            held = json.loads(json.dumps(schema, allow_nan=False))
+            without_idle_parts(held, knows_format)
+            return cls("json_schema", json.dumps(held))
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"the JSON Schema cannot be written as JSON ({error})") from error
 
@@ -178,6 +184,17 @@ def names_of(pattern: str, most: int) -> list[str] | None:
             further.consume_token(byte)
             left.append((further, text + bytes([byte])))
     return sorted(found)
+
+
+@lru_cache(256)
+def knows_format(name: str) -> bool:
+    """Whether llguidance holds texts to a format; also where it is not installed, which is an error later."""
+    try:
+        matcher = library().LLMatcher
+    except UsageError:
+        return True
+    made = matcher.grammar_from_json_schema({"type": "string", "format": name[:64]})
+    return "Unknown format" not in matcher.validate_grammar(made)
 
 
 def refused(grammar: Grammar, why: str) -> UsageError:
