@@ -8,7 +8,8 @@ import pytest
 from gguf import TokenType
 from tests.engines.tiny_vocabulary import write_vocabulary
 
-from draftwood.api.chat_template import control_names, turn_ends
+from draftwood.api.chat_template import turn_ends
+from draftwood.api.control_names import control_names
 from draftwood.api.prompts import render
 from draftwood.api.text import Spelling, StopStrings, TextBuilder
 from draftwood.api.thoughts import thought_reader, without_thoughts

@@ -18,7 +18,7 @@ AT = '{"at": "it"}'
 
 def read(text, pieces=None, *, is_cut=False, hidden=()):
     """Read an answer in pieces of these lengths; returns its texts, and its calls as (name, arguments)."""
-    reader, found, place = CallReader(["look", "list"], hidden), [], 0
+    reader, found, place = CallReader({"look": {}, "list": {}}, hidden), [], 0
     for size in [*(pieces or ()), len(text)]:
         found += reader.feed(text[place : place + size])
         place += size
@@ -114,14 +114,14 @@ def test_nothing_is_added_to_a_call_that_the_limit_cuts():
 
 
 def test_a_name_comes_first_and_arguments_as_they_are_written():
-    reader = CallReader(["look"])
+    reader = CallReader({"look": {}})
     seen = [[(one.kind, one.text) for one in reader.feed(letter)] for letter in CALL]
     assert next(n for n, some in enumerate(seen) if some) == CALL.index('{"at')
     assert sum(map(bool, seen)) > len(AT)
 
 
 def test_text_is_told_at_once():
-    reader = CallReader(["look"])
+    reader = CallReader({"look": {}})
     assert [sum(len(one.text) for one in reader.feed(letter)) for letter in "a<b <tx"] == [1, 0, 2, 0, 0, 0, 4]
 
 

@@ -9,13 +9,15 @@ from draftwood.api.text import Spelling
 from draftwood.grammar.grammar import library
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.serve.asking import grammar_of
-from draftwood.serve.calls import TAGS, CallReader
+from draftwood.serve.call_forms.found import OURS, hidden_tags
+from draftwood.serve.calls import CallReader
 from draftwood.serve.fields import ChatRequest
-from draftwood.serve.tools import hidden_tags, tools_of
+from draftwood.serve.tools import tools_of
 from tests.cli.conftest import SPECIAL, TEMPLATE, save_tiny
 from tests.engines.tiny_vocabulary import SENTENCEPIECE, write_vocabulary
 from tests.serve.conftest import running
 
+TAGS = OURS.tags
 CALL = '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>'
 LOOK = {"type": "function", "function": {"name": "look"}}
 
@@ -50,7 +52,7 @@ def test_the_reader_of_calls_sees_hidden_tags_and_no_client_does(tokenizer):
     assert set(tags) == set(TAGS)
     ids = tokenizer(f"</tool_call>ab a\nab {CALL}{CALL} ab<tool_call>", add_special_tokens=False)["input_ids"]
     decode = Spelling(tokenizer, set(tags.values()))
-    reader = CallReader(["look"], tags)
+    reader = CallReader({"look": {}}, tags)
     events = reader.feed(decode([*ids, tokenizer.eos_token_id])) + reader.end(is_cut=False)
     told = "".join(one.text for one in events if one.kind == "text")
     assert told.split() == ["ab", "a", "ab", "ab"]  # blanks depend on the vocabulary

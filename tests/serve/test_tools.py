@@ -3,11 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
+from draftwood.api.calls import as_text
 from draftwood.api.prompts import render
 from draftwood.errors import DraftwoodError
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest
-from draftwood.serve.tools import tools_of, without_calls
+from draftwood.serve.tools import tools_of, with_calls
 from tests.api.test_fitting import IN_TURN
 
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {
@@ -31,7 +32,8 @@ def test_the_model_is_told_of_its_tools_and_calls():
     found = tools().messages(said)
     assert found[0]["content"].startswith("Be kind.\n\nYou may call functions.")
     assert '"description": "Look."' in found[0]["content"]
-    assert found[2] == without_calls(said)[2] == {
+    assert found[1:] == with_calls(said)[1:]
+    assert as_text(found[2]) == {
         "role": "assistant", "content": '<tool_call>{"name": "look", "arguments": {"at": "x"}}</tool_call>',
     }  # fmt: skip
     assert tools().messages(ASKED)[0]["role"] == "system"
@@ -64,8 +66,8 @@ def test_a_forced_call_has_a_schema():
 )
 def test_arguments_of_histories_are_json_in_the_letters_of_their_language(written, said):
     call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": written}}
-    (found,) = without_calls([{"role": "assistant", "content": None, "tool_calls": [call]}])
-    assert found["content"] == f'<tool_call>{{"name": "look", "arguments": {said}}}</tool_call>'
+    (found,) = with_calls([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert as_text(found)["content"] == f'<tool_call>{{"name": "look", "arguments": {said}}}</tool_call>'
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "list", "arguments": "{}"}}
@@ -80,17 +82,16 @@ def test_text_beside_calls_is_kept_and_what_cannot_be_read_is_refused():
         ("", WRITTEN),
         (None, WRITTEN),
     ):
-        (found,) = without_calls([{"role": "assistant", "content": content, "tool_calls": [CALL]}])
-        assert found == {"role": "assistant", "content": said}
-        (found,) = without_calls([{"role": "assistant", "content": content, "function_call": CALL["function"]}])
-        assert found == {"role": "assistant", "content": said}
+        for more in ({"tool_calls": [CALL]}, {"function_call": CALL["function"]}):
+            (found,) = with_calls([{"role": "assistant", "content": content, **more}])
+            assert as_text(found) == {"role": "assistant", "content": said}
     for content in (7, {"a": 1}, [{"type": "image_url", "image_url": {"url": "x"}}], [parts[0], {"type": "x"}]):
         for more in ({"tool_calls": [CALL]}, {"function_call": CALL["function"]}, {}):
             with pytest.raises(DraftwoodError, match="message 2"):
-                tools().messages([*ASKED, {"role": "assistant", "content": content, **more}])
+                with_calls([*ASKED, {"role": "assistant", "content": content, **more}])
     for calls in ("x", [3], [{"function": {}}]):
         with pytest.raises(ApiError, match="message 2"):
-            tools().messages([*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}])
+            with_calls([*ASKED, {"role": "assistant", "content": None, "tool_calls": calls}])
 
 
 def test_tools_that_a_service_would_run_are_left_out_and_named():
@@ -119,8 +120,8 @@ def test_a_template_that_takes_neither_system_nor_results_is_told_of_both(tiny_f
         {"role": "developer", "content": "now"},
     ]
     asked = ChatRequest.model_validate({"messages": said, "tools": [LOOK, LIST]})
-    for use in (tools_of(asked).messages, without_calls):
-        text = tokenizer.decode(render(use(asked.messages), tokenizer))
+    for ids in (tools_of(asked).prompt(asked.messages, tokenizer), render(with_calls(asked.messages), tokenizer)):
+        text = tokenizer.decode(ids)
         assert text.count("<user>") == 2
         places = [
             text.index(part) for part in ("be kind", "be brief", "what is there", WRITTEN, "a\n<", "b\n<", "now")

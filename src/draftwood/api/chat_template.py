@@ -9,6 +9,9 @@ out without an error. `fitted` takes the first of these forms in which the templ
 3. the same with the system message at the beginning of the first user message;
 4. and 5. as 2. and 3., with results of tools as words of the user, between ``<tool_response>`` tags.
 
+Messages with calls are tried so with their calls as the template takes them, then with one call to a message, then
+with calls as text.
+
 A message, or a page that an agent reads, may hold ``<|im_end|>``, which must not end the message. Templates write
 their control tokens as text, too. So `Guarded` splits such names in messages with random characters, and tokenizes
 the pieces of the rendered text between these.
@@ -18,9 +21,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from draftwood.api.call_frame import CallStyle
+from draftwood.api.calls import forms_of_calls, is_known
+from draftwood.api.control_names import control_names
 from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 
@@ -35,22 +41,43 @@ _OWN = re.compile("think|reason|tool|call|func")  # in names of what a model its
 _ANSWER = "answer"
 
 
-def fitted(messages: Sequence[Message], say: Callable[[Sequence[Message]], str]) -> Sequence[Message]:
+def fitted(
+    messages: Sequence[Message],
+    say: Callable[[Sequence[Message]], str],
+    style: CallStyle = CallStyle(),  # noqa: B008
+) -> Sequence[Message]:
     """Return messages in the first form that a chat template renders completely; if there is none, in the first
     that it does not refuse, else as they are. Each has a role and, as one string, a content. ``say`` renders a
-    conversation as text, and may raise anything for what the template refuses."""
+    conversation as text, and may raise anything for what the template refuses; ``style`` is the template's."""
     accepted: Sequence[Message] | None = None
-    for form in _forms(messages):
-        marked = {place: f"message{place}end" for place, one in enumerate(form) if one.get("content") is not None}
-        shorter = [{**one, "content": marked[place]} if place in marked else one for place, one in enumerate(form)]
+    for form in (form for called in forms_of_calls(messages, style) for form in _forms(called)):
+        marked = [_marked(message, place) for place, message in enumerate(form)]
         try:
-            text = say(shorter)
+            text = say([message for message, _ in marked])
         except Exception:  # whatever a template raises
             continue
-        if all(mark in text for mark in marked.values()):  # marks survive templates that strip or quote contents
+        if all(
+            mark in text for _, marks in marked for mark in marks
+        ):  # they survive templates that strip or quote
             return form
         accepted = form if accepted is None else accepted
     return messages if accepted is None else accepted
+
+
+def _marked(message: Message, place: int) -> tuple[Message, list[str]]:
+    """Return a message with marks in place of its content and of the functions that it calls, and these marks."""
+    found, marks = dict(message), list[str]()
+    if message.get("content"):
+        found["content"] = f"message{place}end"
+        marks.append(found["content"])
+    if message.get("tool_calls") and all(map(is_known, message["tool_calls"])):
+        names = [f"message{place}call{number}end" for number in range(len(message["tool_calls"]))]
+        found["tool_calls"] = [
+            {**call, "function": {**call["function"], "name": name}}
+            for call, name in zip(message["tool_calls"], names, strict=True)
+        ]
+        marks += names
+    return found, marks
 
 
 def _forms(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -81,11 +108,14 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
 
 
 class Guarded:
-    """Chat messages in which names of control tokens (`control_names`) are split by random characters."""
+    """Messages and tools in which names of control tokens (`control_names`) are split by random characters."""
 
-    def __init__(self, messages: Sequence[Mapping[str, Any]], names: re.Pattern[str]) -> None:
+    def __init__(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], names: re.Pattern[str]
+    ) -> None:
         self._names, self._guard = names, "".join(chr(_PRIVATE + byte) for byte in secrets.token_bytes(8))
         self.messages = [self._message(message) for message in messages]
+        self.tools = [self._cut(tool, False) for tool in tools]
 
     def ids(self, text: str, tokenizer: Any) -> list[int]:
         """Return the token ids of the text that a template made of `messages`; no BOS token is added."""
@@ -112,10 +142,14 @@ class Guarded:
         return name if own and _OWN.search(name) else f"{name[0]}{self._guard}{name[1:]}"
 
 
-def guarded(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> Guarded | None:
-    """Return the messages with names of control tokens split; None where they hold none."""
+def guarded(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], tokenizer: Any
+) -> Guarded | None:
+    """Return messages and tools with names of control tokens split; None where they hold none."""
     names = control_names(tokenizer)
-    return Guarded(messages, names) if names is not None and _holds(messages, names) else None
+    if names is None or not (_holds(messages, names) or _holds(tools, names)):
+        return None
+    return Guarded(messages, tools, names)
 
 
 def _holds(value: Any, names: re.Pattern[str]) -> bool:
@@ -124,26 +158,6 @@ def _holds(value: Any, names: re.Pattern[str]) -> bool:
     if isinstance(value, Mapping):
         return any(_holds(one, names) for one in value.values())
     return isinstance(value, list | tuple) and any(_holds(one, names) for one in value)
-
-
-def control_names(tokenizer: Any) -> re.Pattern[str] | None:
-    """Return a pattern of the names of a tokenizer's control tokens, the longest first; None if it has none."""
-    size = len(tokenizer) if isinstance(tokenizer, Sized) else None  # it changes when tokens are added
-    return remembered(tokenizer, "control names", size, _control_names)
-
-
-def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
-    from draftwood.engines.files.vocabulary import MESSAGE_MARKS  # imports numpy
-
-    added = getattr(tokenizer, "added_tokens_decoder", None)
-    if added is not None:  # transformers; added tokens that are not special are text
-        names = [token.content for token in added.values() if token.special]
-    else:
-        ids = getattr(tokenizer, "all_special_ids", ())
-        names = tokenizer.convert_ids_to_tokens(ids) if ids else []
-    names = [*names, *(name for name in (*MESSAGE_MARKS, "<|end|>") if single_token(tokenizer, name) is not None)]
-    longest = sorted({name for name in names if name and len(name) > 1}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest))) if longest else None
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

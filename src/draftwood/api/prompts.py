@@ -7,6 +7,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from draftwood.api.call_frame import call_style
 from draftwood.api.chat_template import CALLS, fitted, guarded
 from draftwood.api.thoughts import without_thoughts
 from draftwood.engines.tokens.fingerprint import remembered
@@ -137,13 +138,14 @@ def check_fits(text: str, tokenizer: Any, most: int) -> None:
 
 
 def render(
-    messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, special: bool = False, most: int | None = None
-) -> list[int]:
+    messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, tools: Sequence[Mapping[str, Any]] = (),
+    special: bool = False, most: int | None = None,
+) -> list[int]:  # fmt: skip
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
-    Messages that the chat template refuses or leaves out are made to fit by `fitted`. Names of control tokens in
-    their text stay text, unless ``special`` is set. With ``most``, a conversation of more tokens may be refused
-    before it is tokenized.
+    Messages that the chat template refuses or leaves out are made to fit by `fitted`. ``tools``, as in the API,
+    are for the template. Names of control tokens in text stay text, unless ``special`` is set. With ``most``, a
+    conversation of more tokens may be refused before it is tokenized.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
@@ -154,22 +156,28 @@ def render(
             "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, "
             "--prompts FILE --raw), or take an instruct model"
         )
-    if most is not None and sum(len(str(part)) for one in plain for part in one.values()) > _OFTEN * most:
-        check_fits(_applied(tokenizer, plain, tokenize=False), tokenizer, most)
-    ids = [int(i) for i in _applied(tokenizer, plain)]
-    cut = None if special else guarded(plain, tokenizer)
+    if (
+        most is not None
+        and sum(len(str(part)) for one in (*plain, *tools) for part in one.values()) > _OFTEN * most
+    ):
+        check_fits(_applied(tokenizer, plain, tools, tokenize=False), tokenizer, most)
+    ids = [int(i) for i in _applied(tokenizer, plain, tools)]
+    cut = None if special else guarded(plain, tools, tokenizer)
     if cut is None:
         return ids
-    found = cut.ids(_applied(tokenizer, cut.messages, tokenize=False), tokenizer)
+    found = cut.ids(_applied(tokenizer, cut.messages, cut.tools, tokenize=False), tokenizer)
     first = tokenizer.bos_token_id  # some tokenizers put it before the text of a template
     return [first, *found] if ids[:1] == [first] != found[:1] else found
 
 
-def _applied(tokenizer: Any, messages: list[dict[str, Any]], **how: Any) -> Any:
-    """Return what the tokenizer's chat template makes of messages; raises as `render` does."""
-    say = partial(tokenizer.apply_chat_template, add_generation_prompt=True)
+def _applied(
+    tokenizer: Any, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], **how: Any
+) -> Any:
+    """Return what the tokenizer's chat template makes of messages and tools; raises as `render` does."""
+    given = {"tools": list(tools)} if tools else {}
+    say, style = partial(tokenizer.apply_chat_template, add_generation_prompt=True, **given), call_style(tokenizer)
     try:
-        return say(fitted(messages, partial(say, tokenize=False)), return_dict=False, **how)
+        return say(fitted(messages, partial(say, tokenize=False), style), return_dict=False, **how)
     except DraftwoodError:  # the template itself cannot be used
         raise
     except Exception as error:  # whatever a template raises, which is a program of the model's authors

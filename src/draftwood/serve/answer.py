@@ -13,6 +13,7 @@ from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
 from draftwood.api.thoughts import OPENING, thought_reader
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
+from draftwood.serve.call_forms.found import forms_of
 from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
@@ -64,7 +65,7 @@ class Choice:
         self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self._tools, self._splitter = tools, None
-        self._reader = None if tools is None else CallReader(tools.parameters, tags)
+        self._reader = None if tools is None else CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
         thoughts = thought_reader(setup.tokenizer, request.prompt, MARKS) if is_chat else None
         if is_chat:  # what a grammar forces comes at once, whatever the template has opened
             ends = self.spelling.full(request.prompt[-16:]).rstrip()

@@ -40,7 +40,7 @@ from draftwood.serve.responses import ResponseForm, ResponsesRequest
 from draftwood.serve.shapes import as_json
 from draftwood.serve.stored_prefixes import StoredPrefixes
 from draftwood.serve.streaming import EventStream, Form, unless_gone, whole
-from draftwood.serve.tools import without_calls
+from draftwood.serve.tools import with_calls
 from draftwood.serve.worker import Worker
 from draftwood.verify.load import label
 
@@ -192,8 +192,8 @@ def tokenized(setup: Setup, asked: TokenizeRequest, parts: PartReader, *, specia
     takes = setup.target.capabilities.max_positions
     most = max(takes, _MOST_TOKENS)
     if asked.messages is not None:
-        messages = ChatRequest(messages=asked.messages).messages  # its roles, and its calls as text
-        ids = render(without_calls(parts.messages(messages)), setup.tokenizer, special=special, most=most)
+        messages = ChatRequest(messages=asked.messages).messages  # its roles and calls
+        ids = render(with_calls(parts.messages(messages)), setup.tokenizer, special=special, most=most)
     else:
         check_fits(asked.prompt or "", setup.tokenizer, most)
         ids = list(setup.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])

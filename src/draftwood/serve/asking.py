@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.api.calls import CLOSING, OPENING
 from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor
@@ -19,11 +20,11 @@ from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
 from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
 from draftwood.serve.answer import Choice
-from draftwood.serve.calls import CLOSING, OPENING
+from draftwood.serve.call_forms.found import hidden_tags
 from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder
-from draftwood.serve.tools import ToolUse, hidden_tags, tools_of, without_calls
+from draftwood.serve.tools import ToolUse, tools_of, with_calls
 
 HEADER = "x-draftwood"
 _MOST_GRAMMAR = 1 << 16
@@ -71,9 +72,11 @@ class ChoiceMaker:
 
     def prompt(self, asked: ChatRequest) -> list[int]:
         """Return the token ids of a chat's prompt; raises as `chat`."""
-        tools = tools_of(asked)
-        messages = without_calls(asked.messages) if tools is None else tools.messages(asked.messages)
-        return render(messages, self.setup.tokenizer, special=self.special, most=self._positions)
+        tools, tokenizer = tools_of(asked), self.setup.tokenizer
+        how: dict[str, Any] = {"special": self.special, "most": self._positions}
+        if tools is None:
+            return render(with_calls(asked.messages), tokenizer, **how)
+        return tools.prompt(asked.messages, tokenizer, **how)
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from math import isfinite
 
-BLANK = re.compile(r"[ \t\n\r]+")
+BLANKS = " \t\n\r"
+BLANK = re.compile(f"[{BLANKS}]+")
 _RUN = re.compile(r'[^"\\\x00-\x1f]+')  # characters of a string that need no escape
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _LONGEST_ESCAPE = 6
@@ -24,7 +25,7 @@ class JsonReader:
     """A text that comes in pieces, and a place in it. The methods that read it yield None where they need more."""
 
     def __init__(self, text: str = "", *, is_ended: bool = False) -> None:
-        self._text, self._at = text, 0
+        self.text, self.at = text, 0
         self.is_ended = is_ended  # no more text comes
         self.is_cut = False  # a length limit has cut the text: what is open at its end is not closed
         self.is_open = False  # a value was open at its end, and was not closed
@@ -38,26 +39,26 @@ class JsonReader:
         """
         nest = _Nest()
         while True:
-            yield from self._ahead()
-            if self._at == len(self._text):
+            yield from self.ahead()
+            if self.at == len(self.text):
                 if self.is_cut:
                     self.is_open = True
                     return
                 break
-            if (blank := BLANK.match(self._text, self._at)) is not None:
-                self._at = blank.end()
+            if (blank := BLANK.match(self.text, self.at)) is not None:
+                self.at = blank.end()
                 yield nest.blank(blank[0])
                 continue
-            letter = self._text[self._at]
+            letter = self.text[self.at]
             if (said := nest.punctuation(letter)) is not None:
-                self._at += 1
+                self.at += 1
                 yield said
             elif letter == '"' and nest.expected not in ("comma", "colon"):
-                self._at += 1
+                self.at += 1
                 yield nest.before() + letter
                 yield from self._string()
                 nest.expected = "colon" if nest.expected in ("key", "first key") else "comma"
-            elif nest.takes_value and _WORD.match(self._text, self._at):
+            elif nest.takes_value and _WORD.match(self.text, self.at):
                 word = yield from self._word()
                 yield nest.before() + word
                 nest.expected = "comma"
@@ -70,24 +71,24 @@ class JsonReader:
     def _string(self) -> Iterator[str | None]:
         """Yield the pieces of a string after its opening quote, up to its closing one."""
         while True:
-            yield from self._ahead()
-            if self._at == len(self._text):
+            yield from self.ahead()
+            if self.at == len(self.text):
                 if not self.is_cut:
                     yield '"'
                 return
-            if (run := _RUN.match(self._text, self._at)) is not None:
-                self._at = run.end()
+            if (run := _RUN.match(self.text, self.at)) is not None:
+                self.at = run.end()
                 yield run[0]
                 continue
-            letter = self._text[self._at]
+            letter = self.text[self.at]
             if letter == "\\":
-                yield from self._ahead(_LONGEST_ESCAPE)
-                escape = _ESCAPE.match(self._text, self._at)
-                quote = self._text.startswith("\\'", self._at)
-                self._at = self._at + 1 + quote if escape is None else escape.end()
+                yield from self.ahead(_LONGEST_ESCAPE)
+                escape = _ESCAPE.match(self.text, self.at)
+                quote = self.text.startswith("\\'", self.at)
+                self.at = self.at + 1 + quote if escape is None else escape.end()
                 yield escape[0] if escape is not None else "'" if quote else "\\\\"
                 continue
-            self._at += 1
+            self.at += 1
             yield letter if letter == '"' else json.dumps(letter)[1:-1]
             if letter == '"':
                 return
@@ -96,29 +97,44 @@ class JsonReader:
         """Read a word outside of strings; returns it as JSON."""
         word = ""
         while True:
-            yield from self._ahead()
-            found = _WORD.match(self._text, self._at)
+            yield from self.ahead()
+            found = _WORD.match(self.text, self.at)
             if found is None:
                 break
-            word, self._at = word + found[0], found.end()
-        if word in _KNOWN or _NUMBER.fullmatch(word) or (self.is_cut and self._at == len(self._text)):
+            word, self.at = word + found[0], found.end()
+        if word in _KNOWN or _NUMBER.fullmatch(word) or (self.is_cut and self.at == len(self.text)):
             return word
         return _WORDS.get(word) or _as_number(word)
 
-    def _ahead(self, size: int = 1) -> Iterator[None]:
+    def whole(self) -> Generator[None, None, str]:
+        """Read the JSON value that begins here; returns it as one text."""
+        return "".join((yield from gathered(self.value())))
+
+    def ahead(self, size: int = 1) -> Iterator[None]:
         """Yield None until so many characters are there, or the text has ended."""
-        while len(self._text) - self._at < size and not self.is_ended:
+        while len(self.text) - self.at < size and not self.is_ended:
             yield None
 
-    def _skip_blanks(self) -> Iterator[None]:
+    def skip_blanks(self) -> Iterator[None]:
         while True:
-            yield from self._ahead()
-            if (blank := BLANK.match(self._text, self._at)) is None:
+            yield from self.ahead()
+            if (blank := BLANK.match(self.text, self.at)) is None:
                 return
-            self._at = blank.end()
+            self.at = blank.end()
 
-    def _next_is(self, letter: str) -> bool:
-        return self._text.startswith(letter, self._at)
+    def next_is(self, letter: str) -> bool:
+        return self.text.startswith(letter, self.at)
+
+
+def gathered(pieces: Iterable[str | None]) -> Generator[None, None, list[str]]:
+    """Return the pieces of what is read; yields None where that needs more text."""
+    found = list[str]()
+    for piece in pieces:
+        if piece is None:
+            yield None
+        else:
+            found.append(piece)
+    return found
 
 
 class _Nest:
@@ -184,7 +200,7 @@ def nearest(text: str) -> str:
     """Return a text that is a JSON value, repaired where needed; else, the whole text as a JSON string."""
     reader = JsonReader(text, is_ended=True)
     found = "".join(piece for piece in reader.value() if piece)
-    left = text[reader._at :].strip()
+    left = text[reader.at :].strip()
     return json.dumps(text, ensure_ascii=False) if left or not found else found
 
 

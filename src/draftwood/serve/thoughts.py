@@ -57,10 +57,10 @@ class ThoughtSplitter:
     def _thought(self) -> Event:
         if self._is_new:
             self._skip_blanks()
-            if self._text.startswith(self._opening):  # some write again what their template has written
+            while self._text.startswith(self._opening):  # some write again what their template has written
                 self._take(len(self._opening))
                 self._skip_blanks()
-            elif self._may_begin(self._opening):
+            if self._may_begin(self._opening):
                 return Event("thought", "", 0)
         text, closing, _ = self._text.partition(self._closing)
         if closing:
@@ -76,7 +76,7 @@ class ThoughtSplitter:
 
     def _answer(self) -> Event:
         if not self._said:
-            if self.spans:
+            if self.spans and self.spans[-1][1] == self.at:
                 self._skip_blanks()
             begin = self._text.lstrip()
             if begin.startswith(self._opening):
@@ -105,6 +105,6 @@ class ThoughtSplitter:
 
     def _take(self, size: int) -> None:
         """Go on behind so many characters, which are part of the thought if one is open or has just ended."""
-        self._text, self.at = self._text[size:], self.at + size
-        if self._thinks or (self.spans and not self._said):
+        begin, self._text, self.at = self.at, self._text[size:], self.at + size
+        if self._thinks or (self.spans and not self._said and self.spans[-1][1] == begin):
             self.spans[-1] = (self.spans[-1][0], self.at)

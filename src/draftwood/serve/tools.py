@@ -1,4 +1,7 @@
-"""Tells a model in its prompt of functions that it may call, and of earlier calls; `calls` reads new ones."""
+"""Tells a model in its prompt of functions that it may call, and of earlier calls; `calls` reads new ones.
+
+Where its chat template takes functions it tells of them, else a system message of ours.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from draftwood.api.prompts import plain_messages
-from draftwood.engines.tokens.file_tokenizer import decoder
-from draftwood.serve.calls import CLOSING, OPENING, TAGS
+from draftwood.api.call_frame import call_style
+from draftwood.api.prompts import plain_messages, render
+from draftwood.errors import PromptError
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
@@ -34,15 +37,31 @@ class ToolUse:
         self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # as in the API
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
 
-    def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-        """Return the conversation with the functions in its system message, and all calls so far as text."""
-        told = without_calls(messages)
+        self.is_told_by_template = False  # else by a system message of ours
+
+    def prompt(self, messages: Sequence[Mapping[str, Any]], tokenizer: Any, **how: Any) -> list[int]:
+        """Return the ids of a conversation in which the model is told of the functions; raises as `render`.
+
+        The chat template tells of them where it can, in the form that the model knows.
+        """
+        called = with_calls(messages)
+        if call_style(tokenizer).takes_tools:
+            try:
+                ids = render(called, tokenizer, tools=[_for_template(one) for one in self._functions], **how)
+                self.is_told_by_template = True
+                return ids
+            except PromptError:  # some templates read schemas of a few kinds alone
+                pass
+        return render(self.messages(called), tokenizer, **how)
+
+    def messages(self, messages: Sequence[JsonObject]) -> list[JsonObject]:
+        """Return a conversation with the functions in its system message."""
         lines = "\n".join(_json(_signature(function)) for function in self._functions)
         which = "this function" if len(self._functions) == 1 else "one of these functions"
         said = _FORCED.format(which=which, signatures=lines) if self.forced else _TOLD.format(signatures=lines)
-        if told and told[0]["role"] == "system":
-            return [{**told[0], "content": f"{told[0]['content']}\n\n{said}"}, *told[1:]]
-        return [{"role": "system", "content": said}, *told]
+        if messages and messages[0]["role"] == "system":
+            return [{**messages[0], "content": f"{messages[0]['content']}\n\n{said}"}, *messages[1:]]
+        return [{"role": "system", "content": said}, *messages]
 
 
 def tools_of(asked: ChatRequest) -> ToolUse | None:
@@ -73,47 +92,41 @@ def new_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-def hidden_tags(tokenizer: Any) -> dict[str, int]:
-    """Return those of `TAGS` that are control tokens of the model, which decoding drops, with their ids.
-
-    The reader of calls sees them, and no client does.
+def with_calls(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
+    """Return a conversation with its calls in one form: that of today's API, their arguments JSON, and each result
+    with the name of its function. Raises `ApiError` or `PromptError`, with the number of the message.
     """
-    shown, found = decoder(tokenizer), dict[str, int]()
-    for tag in TAGS:
-        ids = tokenizer(tag, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and not shown(ids):
-            found[tag] = int(ids[0])
+    names, found = dict[Any, str](), list[JsonObject]()
+    for number, message in enumerate(plain_messages(messages), 1):
+        one = _with_calls(message, number)
+        names |= {call["id"]: call["function"]["name"] for call in one.get("tool_calls", ())}
+        if one["role"] == "function":  # a result in the older form
+            its = next((call_id for call_id, name in reversed(names.items()) if name == one.get("name")), None)
+            one |= {"role": "tool", "tool_call_id": its}
+        elif one["role"] == "tool" and one.get("tool_call_id") in names:
+            one = {"name": names[one["tool_call_id"]], **one}
+        found.append(one)
     return found
 
 
-def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """Return a conversation with all calls so far as text, since few chat templates know calls.
-
-    Raises `ApiError` or `PromptError`, with the number of the message.
-    """
-    return [_as_text(message, number) for number, message in enumerate(plain_messages(messages), 1)]
-
-
-def _as_text(message: Mapping[str, Any], number: int) -> JsonObject:
+def _with_calls(message: Mapping[str, Any], number: int) -> JsonObject:
     calls, older = message.get("tool_calls") or [], message.get("function_call")
     if not isinstance(calls, list):
         raise _unreadable(number, "tool_calls must be a list of calls")
     if older:
-        calls = [*calls, {"function": older}]
-    if not calls:
-        return dict(message)
-    text = message.get("content")
-    written = [f"{OPENING}{_written(call, number)}{CLOSING}" for call in calls]
-    return {"role": message["role"], "content": "\n".join([text, *written] if text else written)}
+        calls = [*calls, {"id": f"call_{number}", "function": older}]
+    kept = {name: value for name, value in message.items() if name not in ("tool_calls", "function_call")}
+    return {**kept, "tool_calls": [_call(call, number) for call in calls]} if calls else kept
 
 
-def _written(call: Any, number: int) -> str:
+def _call(call: Any, number: int) -> JsonObject:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise _unreadable(number, "a tool call has no function with a name")
     arguments = function.get("arguments") or "{}"
-    said = nearest(arguments) if isinstance(arguments, str) else _json(arguments)
-    return f'{{"name": {_json(function["name"])}, "arguments": {readable(said)}}}'
+    said = readable(nearest(arguments) if isinstance(arguments, str) else _json(arguments))
+    about = {"id": str(call.get("id") or f"call_{number}"), "type": "function"}
+    return {**about, "function": {"name": function["name"], "arguments": said}}
 
 
 def _unreadable(number: int, said: str) -> ApiError:
@@ -123,6 +136,13 @@ def _unreadable(number: int, said: str) -> ApiError:
 def _signature(function: FunctionTool) -> JsonObject:
     described = {"description": function.description} if function.description else {}
     return {"name": function.name, **described, "parameters": _parameters(function)}
+
+
+def _for_template(function: FunctionTool) -> JsonObject:
+    """Return a function as templates want it, which fail where parts are missing that they read."""
+    parameters = {"type": "object", "properties": {}, **_parameters(function)}
+    about = {"name": function.name, "description": function.description or "", "parameters": parameters}
+    return {"type": "function", "function": about}
 
 
 def _parameters(function: FunctionTool) -> JsonObject:
