@@ -18,6 +18,7 @@ from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
+from draftwood.files.paths import named
 from draftwood.local.machine import free_memory, threads_given
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
@@ -91,12 +92,13 @@ def serve(
         Option(
             "--prefix-cache-dir",
             metavar="DIR",
+            file_okay=False,
             help="Keep what was read of ended texts in this folder, too, so that it is there after a restart: "
             "whoever can read its files can learn the texts. [default: nowhere]",
         ),
     ] = None,
     prefix_cache_disk_gib: Annotated[
-        float, Option("--prefix-cache-disk-gib", min=0.001, help="Most that is kept in --prefix-cache-dir.")
+        int, Option("--prefix-cache-disk-gib", min=1, help="Most that is kept in --prefix-cache-dir.")
     ] = 20,
     max_seconds: Annotated[
         float | None,
@@ -134,7 +136,8 @@ def serve(
         settings = Settings(
             clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
-            prefix_folder=prefix_cache_dir, prefix_disk_bytes=int(prefix_cache_disk_gib * _GIB),
+            prefix_folder=prefix_cache_dir and named(prefix_cache_dir),
+            prefix_disk_bytes=prefix_cache_disk_gib * _GIB,
             most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, strict_parts=strict_parts,
             hosts=(*hosts_of(host), *(allowed_host or ())),
@@ -220,7 +223,7 @@ def _say(listening: socket.socket, settings: Settings, setup: Setup) -> None:
     shown = f"[{host}]" if ":" in host else host
     drafting = "+".join(setup.names) or "none, plain decoding"
     screen.say(f"{settings.model} at http://{shown}:{port}, API under /v1; drafters: {drafting}; Ctrl-C stops it")
-    disk = "" if settings.prefix_folder is None else f" and {settings.prefix_disk_bytes / _GIB:.1f} GiB of disk"
+    disk = "" if settings.prefix_folder is None else f" and {settings.prefix_disk_bytes // _GIB} GiB of disk"
     screen.say(f"what was read of texts is kept in up to {settings.prefix_bytes / _GIB:.1f} GiB of memory{disk}")
     sys.stdout.flush()
     if not settings.keys and not ip_address(host).is_loopback:
