@@ -313,6 +313,13 @@ def test_tools_of_the_client_are_functions_and_others_are_named():
     assert {kind: chat(tools=TOOLS, tool_choice={"type": kind})[0].tool_choice for kind in kinds} == kinds
 
 
+@pytest.mark.parametrize(("kind", "said"), [("enabled", "enabled"), ("between_tools", "disabled")])
+def test_what_is_said_of_thinking_is_passed_on(kind, said):
+    thinking = {"type": kind, "budget_tokens": 2000, "display": "omitted"}
+    found = chat(thinking=thinking, output_config={"effort": "low"})[0].model_dump()
+    assert (found["thinking"], found["reasoning_effort"]) == ({"type": said, "budget_tokens": 2000}, "low")
+
+
 def test_a_name_of_a_tool_may_be_long():
     found, _ = chat(tools=[{"name": "mcp__server__" + "x" * 100, "input_schema": {}}])
     assert len(found.tools[0].function.name) == 113

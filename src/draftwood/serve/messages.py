@@ -75,6 +75,11 @@ class Thinking(Lenient):
     budget_tokens: Tokens | None = None
     display: Literal["summarized", "omitted"] | None = None
 
+    def as_in_chats(self) -> JsonObject:
+        """Return the same for a chat; to think nothing but what stands between calls is to think nothing."""
+        kind = "disabled" if self.type == "between_tools" else self.type
+        return {"type": kind, **({"budget_tokens": self.budget_tokens} if self.budget_tokens else {})}
+
 
 class OutputFormat(Lenient):
     """The form that an answer must have."""
@@ -86,7 +91,7 @@ class OutputFormat(Lenient):
 class OutputConfig(Lenient):
     """The form of an answer, and how much the model should put into it."""
 
-    effort: str | None = None
+    effort: Annotated[str, Field(max_length=32)] | None = None
     format: OutputFormat | None = None
 
 
@@ -130,6 +135,8 @@ class CountRequest(RequestBody):
             "tool_choice": choice and choice.as_in_chats(),
             "parallel_tool_calls": not choice.disable_parallel_tool_use if choice else None,
             "response_format": wanted,
+            "thinking": self.thinking and self.thinking.as_in_chats(),
+            "reasoning_effort": config.effort,
         }
         return ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
 
