@@ -164,6 +164,10 @@ def test_tokens_that_are_none(url):
         {"messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": ""}]},
         {"messages": [{"role": "user", "content": []}]},
         {"messages": [{"role": "tool", "content": "x", "tool_call_id": "of no call"}]},
+        {
+            "messages": [{"role": "tool", "content": "x", "tool_call_id": {"no": "text"}}],
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+        },
         {"messages": [{"role": "user", "content": "nul \0 in a text", "name": "bob"}]},
         {"logit_bias": {str(token): token / 90 for token in range(90)}},
         {"stop": []},

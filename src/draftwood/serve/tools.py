@@ -96,15 +96,15 @@ def with_calls(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
     """Return a conversation with its calls in one form: that of today's API, their arguments JSON, and each result
     with the name of its function. Raises `ApiError` or `PromptError`, with the number of the message.
     """
-    names, found = dict[Any, str](), list[JsonObject]()
+    names, found = dict[str, str](), list[JsonObject]()
     for number, message in enumerate(plain_messages(messages), 1):
         one = _with_calls(message, number)
         names |= {call["id"]: call["function"]["name"] for call in one.get("tool_calls", ())}
         if one["role"] == "function":  # a result in the older form
             its = next((call_id for call_id, name in reversed(names.items()) if name == one.get("name")), None)
             one |= {"role": "tool", "tool_call_id": its}
-        elif one["role"] == "tool" and one.get("tool_call_id") in names:
-            one = {"name": names[one["tool_call_id"]], **one}
+        elif one["role"] == "tool" and (asked := str(one.get("tool_call_id"))) in names:
+            one = {"name": names[asked], **one}
         found.append(one)
     return found
 
