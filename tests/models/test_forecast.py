@@ -12,7 +12,7 @@ from draftwood.local import memory_speed
 from draftwood.models import forecast as room
 from draftwood.models.forecast import forecast
 
-NAMES = ("llama", "lfm2", "qwen3moe", "gpt-oss")
+NAMES = ("llama", "lfm2", "qwen3moe", "gpt-oss", "qwen35", "granitehybrid", "glm4-flash", "deepseek2-old")
 
 
 @pytest.fixture
@@ -35,12 +35,19 @@ def test_what_a_token_reads_and_takes(file, name):
     for blocks in weights.layers:
         for block in blocks:
             for what, matrix in block.matrices.items():
-                is_chosen = type(block).__name__ == "Experts" and what != "ffn_gate_inp"
+                is_chosen = type(block).__name__ == "Experts" and what in ("ffn_gate", "ffn_up", "ffn_down")
                 read += matrix.packed.nbytes * (chosen if is_chosen else 1)
     assert found.read == pytest.approx(read, rel=0.08), "vectors are few, and packed matrices are padded"
     assert found.needed == pytest.approx(weights.nbytes, rel=0.08)
     assert found.context == model.program.cell_bytes // PAGE
+    room = model._room
+    assert found.states == (0 if room is None else 2 * room.new_state().inputs.nbytes)
     assert (found.model, found.engine, found.reason, found.kind) == (TINY[name].architecture, "cpu", None, "F32")
+
+
+def test_nothing_is_compiled_to_tell_of_a_file(file, monkeypatch):
+    monkeypatch.setattr("draftwood.engines.cpu.code.kernels.compiled", lambda *_: pytest.fail("it is compiled"))
+    assert forecast(str(file("llama"))).engine == "cpu"
 
 
 def test_tables_of_which_a_token_reads_a_row_and_layers_for_further_tokens_are_not_read(file, tmp_path):

@@ -28,7 +28,7 @@ def read(model: Pass, state: Floats, token: int, kept: list[Any]) -> NextRow:
     shape = model.shape
     alone = copy(model)
     sizes = (replace(shape.attention, source=0),)
-    blocks = (("attention", shape.blocks[-1][1]),)
+    blocks = ((shape.family.mixers[0], shape.blocks[-1][1]),)
     alone.shape = replace(shape, blocks=blocks, sizes=sizes, windows=(0,), turning=(True,))
     layer = Layer(alone, 0)
     layer._start = f"blk.{shape.layers}."

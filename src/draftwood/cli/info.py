@@ -74,6 +74,8 @@ def _tell_of(model: str, as_json: bool) -> None:
     memory, at_best = f"{_gigabytes(found.needed)} of weights", "not known for this engine"
     if found.context is not None:
         memory += f", {_gigabytes(1000 * found.context)} for every 1,000 tokens of a text"
+    if found.states:
+        memory += f", {_gigabytes(found.states)} for the states of each text"
     if facts["free"] is not None:
         memory += f"; {_gigabytes(facts['free'])} are free here"
     if most is not None and speed is not None and found.read is not None:

@@ -9,14 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftwood.engines.files.gguf_file import GgufFile, Tensor
 from draftwood.engines.files.gguf_types import growth, kind_of
 from draftwood.engines.files.hub_model import HubModel, weights_of
+from draftwood.engines.files.shapes import Shape
 from draftwood.errors import DraftwoodError, ModelError, UnsupportedModelError, UsageError
 from draftwood.local.find import find
 from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, is_installed
+
+if TYPE_CHECKING:
+    from draftwood.engines.cpu.weights import Weights
 
 _OF_EXPERTS = re.compile(r"blk\.\d+\.ffn_(gate|up|down|gate_up)(_exps|\.\d+)\.weight")
 _LAYER = re.compile(r"blk\.(\d+)\.")
@@ -29,7 +33,9 @@ class Forecast:
 
     ``engine`` runs it, None if none here does; ``reason``: why not our own, or why none. ``weights`` counts
     numbers, ``kind`` is the type that most of them have. ``needed`` are bytes of weights in memory, ``read`` those
-    of them that a token reads, ``context`` those that each token of a text takes; None where this is not known.
+    of them that a token reads, ``context`` those that each token of a text takes, ``states`` those of a text's
+    states, one that passes read and one that they write, 0 without recurrent layers; each place before its end
+    that a text can go back to takes half as much. None where this is not known.
     """
 
     model: str
@@ -40,6 +46,7 @@ class Forecast:
     needed: int
     read: int | None
     context: int | None
+    states: int | None
 
 
 def forecast(name: str | os.PathLike[str]) -> Forecast:
@@ -52,7 +59,7 @@ def forecast(name: str | os.PathLike[str]) -> Forecast:
         raise UsageError(f"{name} is a name of the hub: name a GGUF file or a folder that is here")
     engine, source = choose(place, FASTEST, device="cpu")
     assert isinstance(source, Path)
-    runs, reason, context, file = _choice(engine, source)
+    runs, reason, weights, file = _choice(engine, source)
     metadata = {} if file is None else file.metadata
     tensors = _tensors(source) if file is None else file.tensors
     kinds = Counter[str]()
@@ -61,23 +68,27 @@ def forecast(name: str | os.PathLike[str]) -> Forecast:
     return Forecast(
         str(metadata.get("general.architecture", source.name)), kinds.total(),
         max(kinds, key=kinds.__getitem__, default=""), runs, reason,
-        sum(_size(one) for one in tensors.values() if one.name != _ROWS_IN_FILE),
-        None if file is None else _read(tensors, metadata), context,
+        weights.needed if weights else sum(_size(one) for one in tensors.values() if one.name != _ROWS_IN_FILE),
+        None if file is None else _read(tensors, metadata) + (weights.turned if weights else 0),
+        _context(weights.shape) if weights else None,
+        _states(weights.shape) if weights else None,
     )  # fmt: skip
 
 
-def _choice(engine: str, source: Path) -> tuple[str | None, str | None, int | None, GgufFile | HubModel | None]:
-    """Return what `Forecast` has as ``engine``, ``reason`` and ``context``, and the open file or folder."""
-    chosen, context = engine if is_installed(engine) else None, None
+def _choice(
+    engine: str, source: Path
+) -> tuple[str | None, str | None, Weights | None, GgufFile | HubModel | None]:
+    """Return what `Forecast` has as ``engine`` and ``reason``, the weights as planned, and the file or folder."""
+    chosen, weights = engine if is_installed(engine) else None, None
     try:
         file = _opened(source)
         if engine == CPU:
-            context = _context(file)
+            weights = _planned(file)
     except (DraftwoodError, MemoryError) as error:
         if engine == CPU:
             chosen = _other(source) if isinstance(error, UnsupportedModelError) else None
         return chosen, str(error), None, None if source.is_dir() else GgufFile(source)
-    return chosen, None, context, file
+    return chosen, None, weights, file
 
 
 def _tensors(folder: Path) -> Mapping[str, Tensor]:
@@ -100,10 +111,13 @@ def _other(source: Path) -> str | None:
     return other if is_installed(other) else None
 
 
-def _context(file: GgufFile | HubModel) -> int:
-    """Return how many bytes our own engine keeps of each token; raises what it would raise when it loads weights,
-    which are not read."""
-    from draftwood.engines.cpu.code.kernels import kernels
+def _planned(file: GgufFile | HubModel) -> Weights:
+    """Return weights as our own engine would load them, which are not read, nor is anything compiled.
+
+    Raises what it would raise.
+    """
+    from draftwood.engines.cpu.code.instructions import chosen
+    from draftwood.engines.cpu.code.kernels import NotCompiled
     from draftwood.engines.cpu.weights import Weights
     from draftwood.engines.files.vocabulary import FileVocabulary
     from draftwood.engines.tokens.tokenizer import HubTokenizer
@@ -112,9 +126,24 @@ def _context(file: GgufFile | HubModel) -> int:
         FileVocabulary(file.metadata)
     else:
         HubTokenizer(file.path)
-    shape = Weights(file, kernels(None)).shape
+    return Weights(file, NotCompiled(chosen()))
+
+
+def _context(shape: Shape) -> int:
+    """Return how many bytes our own engine keeps of each token."""
     owners = {one.source: one for one in shape.sizes if one.kv_heads}
     return sum(one.cell_bytes for one in owners.values())
+
+
+def _states(shape: Shape) -> int:
+    """Return how many bytes our own engine keeps of a text in states."""
+    from draftwood.engines.cpu.blocks.delta_walk import state_sizes
+
+    if not shape.states.heads:
+        return 0
+    layers = sum(any("mamba" in name or name == "delta_net" for name in names) for names in shape.blocks)
+    _, size = state_sizes(shape)
+    return 2 * 4 * layers * size
 
 
 def _size(tensor: Tensor) -> int:

@@ -18,7 +18,7 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.cpu.weights import NEXT
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.gguf_types import read_floats
-from draftwood.errors import CapabilityError, ModelError
+from draftwood.errors import CapabilityError, ModelError, UnsupportedModelError
 from tests.engines.cpu.test_head import SteppedHead, nodes_of
 from tests.engines.cpu.tiny_families import WIDTH, build, tensors_of, write
 from tests.engines.tiny_gguf import VOCAB
@@ -26,7 +26,10 @@ from tests.oracles import cpu_mtp
 from tests.oracles.cpu_arithmetic import same_bits
 from tests.oracles.cpu_pass import Pass
 
-FAMILIES = {"qwen3": {"num_hidden_layers": 3}, "qwen3moe": {"num_hidden_layers": 3}, "qwen35": {}}
+FAMILIES = {
+    "qwen3": {"num_hidden_layers": 3}, "qwen3moe": {"num_hidden_layers": 3}, "qwen35": {},
+    "glm4-flash": {"num_hidden_layers": 3},
+}  # fmt: skip
 """With the settings of models whose last layer becomes the block."""
 
 
@@ -139,6 +142,50 @@ def test_a_folder_has_the_block_too(tmp_path):
     heads = [CpuTarget(path).mtp() for path in (file, folder)]
     said = [SteppedHead(head).read(head.open(), list(range(5)), [[states]], tokens)([]) for head in heads]
     assert np.allclose(*said, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_twice", [True, False])
+def test_a_folder_of_deepseek_has_it_as_a_layer(is_twice, tmp_path):
+    """With an embedding and an output of its own, which are those of the model in published ones."""
+    (tmp_path / "file").mkdir()
+    file, folder = written(tmp_path / "file", "glm4-flash", kind="F32"), tmp_path / "folder"
+    build("glm4-flash", vocab_size=VOCAB, num_hidden_layers=3).save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"num_hidden_layers": 2, "num_nextn_predict_layers": 2}
+    settings["mlp_layer_types"] = settings["mlp_layer_types"][:2]
+    (folder / "config.json").write_text(json.dumps(settings))
+    weights, block, start = folder / "model.safetensors", GgufFile(file).tensors, "model.layers.2."
+    every = load_file(weights)
+    for theirs, ours in (
+        ("eh_proj", "eh_proj"),
+        ("enorm", "enorm"),
+        ("hnorm", "hnorm"),
+        ("shared_head.norm", "shared_head_norm"),
+    ):
+        tensor = block[f"blk.2.nextn.{ours}.weight"]
+        every[f"{start}{theirs}.weight"] = read_floats("F32", tensor.data).reshape(tensor.shape)
+    for theirs, model in (("embed_tokens", "model.embed_tokens"), ("shared_head.head", "lm_head")):
+        every[f"{start}{theirs}.weight"] = every[f"{model}.weight"] * (1 if is_twice else 2)
+    save_file(every | {"model.layers.3.enorm.weight": every[f"{start}enorm.weight"]}, weights)
+    target = CpuTarget(folder)
+    own = target.model.weights.next_layer
+    assert (own.embedding is None, own.output is None) == (is_twice, is_twice)
+    random = np.random.default_rng(0)
+    states, tokens = random.normal(size=(5, WIDTH)).astype(np.float32), random.integers(0, VOCAB, 5).tolist()
+    heads = [CpuTarget(file).mtp(), target.mtp()]
+    said = [SteppedHead(head).read(head.open(), list(range(5)), [[states]], tokens)([]) for head in heads]
+    assert np.allclose(said[0] * (1 if is_twice else 2), said[1], atol=1e-2)
+
+
+def test_a_file_that_has_the_block_alone_is_refused_by_what_it_is(tmp_path):
+    """As llama.cpp's converter writes it beside a model: with embedding, output, and the layer after the last."""
+    model = build("qwen3", vocab_size=VOCAB, num_hidden_layers=3)
+    tensors = tensors_of("qwen3", model)
+    alone = {name: one for name, one in tensors.items() if not name.startswith(("blk.0.", "blk.1."))}
+    alone["blk.2.nextn.eh_proj.weight"] = np.zeros((WIDTH, 2 * WIDTH), np.float32)
+    path = write(tmp_path / "mtp-m.gguf", "qwen3", alone, model.config, "F32", {"nextn_predict_layers": 1})
+    with pytest.raises(UnsupportedModelError, match=r"holds only .* \(MTP\): name the model's own file"):
+        CpuTarget(path)
 
 
 def test_a_block_that_lacks_a_tensor_is_damaged(tmp_path):

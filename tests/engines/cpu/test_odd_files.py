@@ -8,6 +8,7 @@ import torch
 
 import draftwood
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.engines.files.gguf_file import BLOCK_BYTES, GgufFile
 from draftwood.errors import ModelError, UnsupportedModelError
 from tests.engines.cpu.test_families import EIGHT_BITS, FLIP, IDS, all_experts, difference, read
 from tests.engines.cpu.test_twin import check
@@ -210,6 +211,40 @@ def test_vectors_of_what_are_no_numbers_are_refused(name, vector, tmp_path):
     path = write(tmp_path / "nan.gguf", name, tensors, model.config)
     with pytest.raises(ModelError, match=rf"{vector} in .* \(NaN\): get"):
         CpuTarget(path)
+
+
+def test_convolutions_of_what_are_no_finite_numbers_are_refused(tmp_path):
+    model = build("qwen35")
+    tensors = tensors_of("qwen35", model)
+    tensors["blk.0.ssm_conv1d.weight"].flat[5] = np.inf
+    path = write(tmp_path / "m.gguf", "qwen35", tensors, model.config)
+    with pytest.raises(ModelError, match=r"ssm_conv1d.* infinite or none \(NaN\): get the file again"):
+        CpuTarget(path)
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+@pytest.mark.parametrize(("kind", "byte"), [("Q8_0", 0), ("Q4_K", 2), ("Q6_K", 208)])
+def test_scales_that_are_no_finite_numbers_are_refused(kind, byte, number, tmp_path):
+    """A single one of a matrix, its least where there is one; nothing of a pass might show it."""
+    model = build("llama")
+    path = write(tmp_path / "m.gguf", "llama", tensors_of("llama", model), model.config, kind)
+    place = GgufFile(path).tensors["blk.2.attn_k.weight"].known
+    whole = np.fromfile(path, np.uint8)
+    at = place.start + place.nbytes - BLOCK_BYTES[kind] + byte
+    whole[at : at + 2] = np.array([number], np.float16).view(np.uint8)
+    whole.tofile(path)
+    with pytest.raises(ModelError, match=r"^blk\.2\.attn_k\.weight has scales that .*: get the file again"):
+        CpuTarget(path)
+
+
+def test_a_mixture_that_chooses_by_sigmoid_alone_needs_the_bias_of_its_choice(tmp_path):
+    """As in llama.cpp; a family in which files say how experts are chosen may be without."""
+    for name, is_refused in (("lfm2moe", True), ("glm4-flash", False)):
+        model = build(name)
+        tensors = {key: one for key, one in tensors_of(name, model).items() if "exp_probs_b" not in key}
+        path = write(tmp_path / f"{name}.gguf", name, tensors, model.config)
+        with pytest.raises(ModelError, match=r"no tensor .*exp_probs_b\.bias") if is_refused else nullcontext():
+            CpuTarget(path)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "phi3", "qwen3moe"])

@@ -118,6 +118,10 @@ class SomeRows:
         same = kind == was
         if kind not in _FLOATS:
             blocks = read_blocks(kind, raw, self.scale) if same else quantised(kind, read_floats(was, raw))
+            if not blocks.is_finite:
+                raise ModelError(
+                    f"{self.source.name} has scales that are infinite or no numbers (NaN): get the file again"
+                )
             write_tiles(self.tiles, blocks, FORMATS[kind])
             return
         if same:

@@ -209,7 +209,10 @@ class LayerTensors:
             raise ModelError(
                 f"{name} is {tensor.kind} {tensor.shape}, not {shape} floats: get the file of the model again"
             )
-        return read_floats(tensor.kind, tensor.data).reshape(shape)
+        found = read_floats(tensor.kind, tensor.data).reshape(shape)
+        if not np.isfinite(found).all():
+            raise ModelError(f"{tensor.name} has numbers that are infinite or none (NaN): get the file again")
+        return found
 
     def flat(self, name: str, size: int, ending: str = ".weight") -> Vector:
         """Return a vector whose axes files have written in several ways."""

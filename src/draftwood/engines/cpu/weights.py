@@ -35,7 +35,7 @@ from draftwood.engines.files.families import Family
 from draftwood.engines.files.formats import TILE
 from draftwood.engines.files.gguf_file import GgufFile, check_writes
 from draftwood.engines.files.gguf_types import growth
-from draftwood.engines.files.hub_model import HubModel, read_folder
+from draftwood.engines.files.hub_model import HubModel, are_alike, read_folder
 from draftwood.engines.files.shape_reading import shape_of
 from draftwood.engines.files.shapes import Shape
 from draftwood.errors import ModelError, UnsupportedModelError, UsageError
@@ -61,6 +61,11 @@ NEXT = {
     "mtp.norm": "nextn.shared_head_norm",
 }  # fmt: skip
 """GGUF's names of what a block for further tokens has beside a layer, by the hub's."""
+_NEXT_OF_DEEPSEEK = {
+    "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm",
+    "shared_head.norm": "nextn.shared_head_norm", "shared_head.head": "nextn.shared_head_head",
+    "embed_tokens": "nextn.embed_tokens",
+}  # fmt: skip
 _NEEDLESS = ("attn_rot_embd",)  # tensors of a layer that files may have but no pass reads
 
 
@@ -69,7 +74,7 @@ def hub_names(family: Family) -> dict[str, str]:
 
     Names have no ``.weight`` or ``.bias``, unless transformers' name has no such ending.
     """
-    names = norm_names(family) | NEXT
+    names = norm_names(family) | NEXT | _NEXT_OF_DEEPSEEK
     for block in (*family.mixers, *family.units, *family.ends):
         names |= BLOCKS[block].hub_names
     return _ENDS | {f"model.layers.#.{theirs}": f"blk.#.{name}" for theirs, name in names.items()}
@@ -84,6 +89,12 @@ def opened(path: Path) -> GgufFile | HubModel:
         return read_folder(path, hub_names)
     file = GgufFile(path)
     check_writes(path, file.metadata.get)
+    if any(".nextn." in name for name in file.tensors) and not any(
+        name.startswith("blk.0.") for name in file.tensors
+    ):
+        raise UnsupportedModelError(
+            f"{path} holds only a model's block for further tokens (MTP): name the model's own file"
+        )
     return file
 
 
@@ -111,7 +122,8 @@ class Weights:
 
     ``embedding`` and ``output`` are [vocabulary, width], the same one where the file has no second; ``layers`` are
     the blocks of each layer. ``factors`` divide frequencies of rotary positions. ``next_layer`` is the block for
-    further tokens, None where the file has none.
+    further tokens, None where the file has none. ``needed`` are bytes of memory for all, ``turned`` those by which
+    matrices grow that become floats.
 
     Raises `UnsupportedModelError` for models or types that this engine does not run, `ModelError` for files whose
     tensors do not fit together, `UsageError` where there are no floats that could become ``becomes``.
@@ -152,7 +164,8 @@ class Weights:
         stays = [one.known.nbytes for name, one in self.file.tensors.items() if name == TABLE]
         every = self.file.tensors.values()
         size = self.file.size - sum(stays)
-        need = size + sum(growth(one, self._tensors.kind(one)) for one in every)
+        self.turned = self._turned()
+        need = self.needed = size + self.turned + sum(growth(one, self._tensors.kind(one)) for one in every)
         more = f", {(need - size) / 1e9:.1f} GB more than the file" if need > _MUCH * size else ""
         free = free_memory(swap=True)
         if free is not None and need > free:
@@ -162,6 +175,15 @@ class Weights:
             )
         if more:
             _LOG.info("%s takes %.1f GB of memory%s", self.path.name, need / 1e9, more)
+
+    def _turned(self) -> int:
+        """Return by how many bytes older files of latent attention grow: the keys' part becomes floats."""
+        own, found = self.shape.latent, 0.0
+        for name, one in self.file.tensors.items():
+            if own.rank and name.endswith(".attn_kv_b.weight"):
+                kept = one.known.nbytes + growth(one, self._tensors.kind(one))
+                found += own.still / (own.still + own.value) * (4 * prod(one.shape) - kept)
+        return round(found)
 
     def _refuse_unknown(self) -> None:
         """Raise `UnsupportedModelError` for a tensor that no block has asked for: a pass would leave it out."""
@@ -193,9 +215,13 @@ class Weights:
         """Find the first block for further tokens; models that have several were trained with one."""
         shape, layer = self.shape, self.shape.layers
         tensors, own = LayerTensors(self._tensors, layer, shape), {}
-        size = shape.vocabulary, shape.width
-        for name in ("embed_tokens", "shared_head_head"):
-            if f"nextn.{name}" in tensors:
+        size, every = (shape.vocabulary, shape.width), self.file.tensors
+        output = "output.weight" if "output.weight" in every else "token_embd.weight"
+        for name, models in (("embed_tokens", "token_embd.weight"), ("shared_head_head", output)):
+            found = every.get(f"blk.{layer}.nextn.{name}.weight")
+            if are_alike(found, every[models]):  # published folders have them twice
+                tensors.pass_over(f"nextn.{name}")
+            elif found is not None:
                 own[name] = tensors.part(f"nextn.{name}", size)
         alone = replace(
             shape, blocks=((shape.family.mixers[0], shape.blocks[-1][1]),),

@@ -19,6 +19,7 @@ from draftwood.errors import UnsupportedModelError
 Halves = NDArray[np.float16]
 Scales = NDArray[Any]  # float16, or float32
 Factors = NDArray[Any]  # uint8 or int8, or the floats that they stand for
+_INFINITE = np.uint16(0x7C00)  # the exponent of what is no finite float16
 _NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 
@@ -32,10 +33,22 @@ class Blocks:
     factors: Factors | None = None  # uint8 or int8[rows, inputs / 32] or [rows, inputs / 16]
     least_factors: Bytes | None = None
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all scales are finite numbers, and leasts where there are any."""
+        # Of float16 their bits are looked at, which is quicker.
+        return all(
+            bool((one.view(np.uint16) & _INFINITE).max(initial=0) < _INFINITE)
+            if one.dtype == np.float16
+            else bool(np.isfinite(one).all())
+            for one in (self.scale, self.least)
+            if one is not None
+        )
+
 
 def half(blocks: Bytes, at: int) -> Halves:
-    """Return the float16 that begins at this byte of each block."""
-    return blocks[..., at : at + 2].view(np.float16)[..., 0]
+    """Return the float16 that begins at this byte of each block, side by side: they are read twice."""
+    return np.ascontiguousarray(blocks[..., at : at + 2].view(np.float16)[..., 0])
 
 
 def _negated(blocks: Bytes, at: int) -> Halves:

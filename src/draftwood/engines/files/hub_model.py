@@ -54,8 +54,8 @@ class HubModel:
         self.path, self.files, self._said = path, tuple(files), dict(config)
         family, self.metadata, factors, tied = settings_of(config)
         config = text_settings(config)
-        layers, width, latent = (self.metadata.get(f"{family.architecture}.{name}", 0) for name in _READ)
         known, tensors = names(family), _with_next_layer(tensors, self.metadata, family)
+        layers, width, latent = (self.metadata.get(f"{family.architecture}.{name}", 0) for name in _READ)
         self.tensors = dict[str, Tensor]()
         for theirs, tensor in tensors.items():
             if not _NEEDLESS.search(theirs) and not _is_of_further_tokens(theirs, config, layers):
@@ -65,7 +65,7 @@ class HubModel:
                 self.tensors[name] = _as_in_gguf(name, tensor, family)
         if not tied and "output.weight" not in self.tensors:
             raise ModelError(f"the weights in {path} are incomplete (lm_head.weight is missing): get them again")
-        if tied and _are_alike(*map(self.tensors.get, ("output.weight", "token_embd.weight"))):
+        if tied and are_alike(*map(self.tensors.get, ("output.weight", "token_embd.weight"))):
             del self.tensors["output.weight"]  # where they differ, transformers takes both, too
         if family.turned:
             self.tensors = as_gguf_has_them(self.tensors)
@@ -108,11 +108,14 @@ def read_folder(folder: Path, names: Names) -> HubModel:
 def _with_next_layer(
     tensors: Mapping[str, Tensor], metadata: dict[str, Any], family: Family
 ) -> Mapping[str, Tensor]:
-    """Let a block for further tokens (MTP) be a layer after the last one, as in GGUF files, and say so."""
-    if "mtp.fc.weight" not in tensors:
-        return tensors
+    """Let a block for further tokens (MTP) be a layer after the last one, as in GGUF files, and say so.
+
+    Folders of DeepSeek-V3 and its like have it there.
+    """
     count = f"{family.architecture}.block_count"
     layer = f"model.layers.{metadata[count]}."
+    if not {"mtp.fc.weight", f"{layer}eh_proj.weight"} & tensors.keys():
+        return tensors
     metadata |= {count: metadata[count] + 1, f"{family.architecture}.nextn_predict_layers": 1}
     return {
         layer + name.removeprefix("mtp.layers.0.") if name.startswith("mtp.") else name: tensor
@@ -121,7 +124,7 @@ def _with_next_layer(
 
 
 def _is_of_further_tokens(name: str, config: Mapping[str, Any], layers: int) -> bool:
-    """Whether a tensor belongs to a block after the layers (MTP), which transformers does not read, either."""
+    """Whether a tensor belongs to a block for further tokens (MTP) after the ``layers`` that are read."""
     if not config.get("num_nextn_predict_layers"):
         return False
     found = re.match(r"model\.layers\.(\d+)\.", name)
@@ -143,7 +146,7 @@ def _as_in_gguf(name: str, tensor: Tensor, family: Family) -> Tensor:
     return Tensor(name, tensor.kind, tensor.shape, tensor._data)
 
 
-def _are_alike(first: Tensor | None, second: Tensor | None) -> bool:
+def are_alike(first: Tensor | None, second: Tensor | None) -> bool:
     """Return whether two matrices have the same bytes; of one in memory under two names none are read."""
     if first is None or second is None or (first.kind, first.shape) != (second.kind, second.shape):
         return False

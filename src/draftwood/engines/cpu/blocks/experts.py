@@ -210,7 +210,8 @@ class Experts(Block):
         for name, (outputs, _) in sizes.items():
             if tensors.has_bias(f"{name}_exps"):
                 vectors[f"{name}.bias"] = tensors.biases(f"{name}_exps", (experts, outputs))
-        if tensors.has_bias("exp_probs_b"):
+        # Families that may be without are those in which files say how shares come about, as in llama.cpp.
+        if tensors.has_bias("exp_probs_b") or shape.family.gating == "sigmoid":
             vectors["exp_probs_b.bias"] = tensors.bias("exp_probs_b", experts)
         if shape.has_shared or f"ffn_down{_SHARED}" in tensors:
             inner = prod(tensors.shape_of(f"ffn_down{_SHARED}")[-1:])
