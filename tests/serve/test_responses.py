@@ -58,8 +58,10 @@ def test_text_and_calls_of_one_turn_are_one_message():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"input": []}, "input"),
-        ({"input": [{"type": "image"}]}, "cannot be read here"),
+        ({"input": [{"type": 3}]}, "its type must be a word"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "send the item itself"),
+        ({"tool_choice": "required"}, "no tool is a function"),
+        ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "no tool is a function"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "has no text"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"tools": [{"type": "function", "name": "not a name!"}]}, "name"),

@@ -122,7 +122,9 @@ def test_when_the_server_is_stopped_each_stream_ends_with_its_last_event(path, b
         written, waited = first.result(), second.result()
     if path == "/v1/responses":
         assert '"type":"response.incomplete"' in written[-1]
-        assert '"type":"error"' in waited[-1]
+        assert '"type":"error"' in waited[-2]
+        assert '"type":"response.failed"' in waited[-1]
+        assert '"error":{"message":"the text was ended before its time' in waited[-1]
     else:
         assert written.pop() == waited.pop() == "data: [DONE]"
         assert sum('"finish_reason":"length"' in line for line in written) == texts

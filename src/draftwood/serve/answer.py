@@ -125,7 +125,8 @@ class Choice:
         if self.error is not None:
             raise as_api_error(self.error)
         if finish is None or finish not in _REASONS:
-            raise ApiError(f"the text was ended before its time ({finish}): ask again", FAILED)
+            said = f"the text was ended before its time ({finish}): ask again"
+            raise ApiError(said, FAILED, code="server_error")  # at which clients ask again by themselves
         return _REASONS[finish]
 
     def read(self, text: str, reason: str | None) -> list[Event]:

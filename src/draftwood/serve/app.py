@@ -36,7 +36,8 @@ from draftwood.serve.metrics import Metrics
 from draftwood.serve.names import Names
 from draftwood.serve.page import page
 from draftwood.serve.parts import PartReader
-from draftwood.serve.responses import ResponseForm, ResponsesRequest
+from draftwood.serve.response_form import ResponseForm
+from draftwood.serve.responses import ResponsesRequest
 from draftwood.serve.shapes import as_json
 from draftwood.serve.stored_prefixes import StoredPrefixes
 from draftwood.serve.streaming import EventStream, Form, unless_gone, whole

@@ -58,8 +58,12 @@ class PartReader:
             if not isinstance(text, str):
                 raise ApiError(f"{place} has no text: give it as {_TEXTS[kind]!r}", param=place)
             return text
+        return self.left_out_as(kind, place)
+
+    def left_out_as(self, kind: str, place: str) -> str:
+        """Return what stands for a part, or an item, of this ``kind`` that is left out; `ApiError` if refused."""
         if self._is_strict:
-            said = f"{place} is a part of type {kind[:80]!r}, and this model reads text: leave it out"
+            said = f"{place} is of type {kind[:80]!r}, and this model reads text: leave it out"
             raise ApiError(said, param=place)
         self.left_out.append(place)
         word = _AROUND.sub("", kind)

@@ -14,7 +14,7 @@ from draftwood.serve.errors import GONE, ApiError, as_api_error
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
 from draftwood.serve.message_form import MessageForm
-from draftwood.serve.responses import ResponseForm
+from draftwood.serve.response_form import ResponseForm
 
 Form = ChatForm | ResponseForm | MessageForm
 SILENCE = 5.0
