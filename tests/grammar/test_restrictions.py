@@ -7,7 +7,8 @@ import pytest
 from pydantic import AwareDatetime, Base64Bytes, BaseModel, Field, FilePath, IPvAnyNetwork, SecretStr, TypeAdapter
 
 from draftwood.errors import UsageError
-from draftwood.grammar.grammar import Grammar, call_grammar
+from draftwood.grammar.calls import CallParts, Json, forced
+from draftwood.grammar.grammar import Grammar
 from tests.grammar.test_schemas import accepts
 
 IDLE = [
@@ -63,7 +64,8 @@ def test_a_known_format_is_held():
 def test_notes_do_not_count_against_the_size():
     told = {"type": "string", "description": "x" * 100_000}
     assert len(Grammar.json_schema({"anyOf": [told, {"type": "null", "title": "y" * 100_000}]}).text) < 100
-    assert len(call_grammar({"look": {"type": "object", "properties": {"x": told}}}).text) < 400
+    calls = {"look": [Json({"type": "object", "properties": {"x": told}})]}
+    assert len(forced(CallParts(calls, "", "", "", {})).text) < 400
 
 
 class Everything(BaseModel):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from draftwood.errors import UsageError
-from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters, library
+from draftwood.grammar.calls import CallParts, Json, check_parameters, forced, instead
+from draftwood.grammar.grammar import Grammar, library
 
 
 def accepts(grammar, text):
@@ -90,6 +91,15 @@ OLD, ID = {"$schema": "http://json-schema.org/draft-07/schema#"}, {"$id": "https
 NESTED = {"$id": "nested", "$ref": "#/$defs/Point", "$defs": {"Point": POINT}}  # refers to its own root
 
 
+def calls_of(parameters, opening="", closing=""):
+    """Calls as objects, of functions with these parameters."""
+    calls = {
+        name: [f'{{"name": "{name}", "arguments": ', Json({**schema, "type": "object"}), "}"]
+        for name, schema in parameters.items()
+    }
+    return CallParts(calls, opening, closing, "", {})
+
+
 @pytest.mark.parametrize(
     ("reference", "more"),
     [
@@ -103,7 +113,7 @@ NESTED = {"$id": "nested", "$ref": "#/$defs/Point", "$defs": {"Point": POINT}}  
 )
 def test_references_of_a_call_mean_what_they_mean_in_its_own_schema(reference, more):
     schema = json.loads(json.dumps(P).replace("REF", reference)) | more
-    grammar = call_grammar({"other": {"$defs": {"Point": {"type": "null"}}}, "look": schema})
+    grammar = forced(calls_of({"other": {"$defs": {"Point": {"type": "null"}}}, "look": schema}))
     assert accepts(grammar, '{"name": "look", "arguments": {"p": {"x": 1}}}')
     assert not accepts(grammar, '{"name": "look", "arguments": {"p": null}}')
     assert accepts(grammar, '{"name": "other", "arguments": {}}')
@@ -112,26 +122,26 @@ def test_references_of_a_call_mean_what_they_mean_in_its_own_schema(reference, m
 
 def test_what_a_call_cannot_hold_is_told_with_its_tool():
     with pytest.raises(UsageError, match=r"'odd'.*too many digits"):
-        call_grammar({"right": {}, "odd": {"properties": {"a": {"multipleOf": 999_983}}}})
+        forced(calls_of({"right": {}, "odd": {"properties": {"a": {"multipleOf": 999_983}}}}))
 
 
 def test_a_root_refers_to_its_arguments_not_to_the_call():
     kids = {"properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}, "additionalProperties": False}
-    grammar = call_grammar({"look": {"type": "object", **kids}})
+    grammar = forced(calls_of({"look": {"type": "object", **kids}}))
     assert accepts(grammar, '{"name": "look", "arguments": {"kids": [{"kids": []}, {}]}}')
     assert not accepts(grammar, '{"name": "look", "arguments": {"kids": [{"name": "look", "arguments": {}}]}}')
 
 
 def test_an_answer_in_a_form_may_be_calls_instead():
-    grammar = answer_or_calls({**P, "$defs": {"Point": POINT}} | {"properties": {"p": {"$ref": "#/$defs/Point"}}},
-                              ["look", "list"], ("<call>", "</call>"))  # fmt: skip
+    grammar = instead({**P, "$defs": {"Point": POINT}} | {"properties": {"p": {"$ref": "#/$defs/Point"}}},
+                              calls_of({"look": {}, "list": {}}, "<call>", "</call>"))  # fmt: skip
     call = '{"name": "list", "arguments": {"a": ["</call>"]}}'
     for text in (f"<call>{call}</call>", f"<call>\n{call}\n</call>\n<call>{call}</call>", '{"p": {"x": 1}}'):
         assert accepts(grammar, text)
     for text in (call, f"<call>{call}", f"<call>{call.replace('list', 'lost')}</call>", '{"p": 1}', "", "<call>"):
         assert not accepts(grammar, text)
     with pytest.raises(UsageError, match="too many digits"):
-        answer_or_calls({"multipleOf": 999_983}, ["look"], ("<call>", "</call>"))
+        instead({"multipleOf": 999_983}, calls_of({"look": {}}, "<call>", "</call>"))
 
 
 def holds(schema, value):

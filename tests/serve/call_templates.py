@@ -40,7 +40,8 @@ def each(call: str, pair: str = "") -> str:
     return _EACH.replace("CALL", call).replace("PAIRS", _PAIRS.replace("PAIR", pair))
 
 
-_QWEN = "<parameter={{ k }}>\n{{ v if v is string else v | tojson }}\n</parameter>\n"
+_VALUE = "{{ v if v is string else v | tojson }}"
+_QWEN = "<parameter={{ k }}>\n" + _VALUE + "\n</parameter>\n"
 _GIVEN = "{{ f.arguments if f.arguments is string else f.arguments | tojson }}"
 _HERMES = '{"name": "{{ f.name }}", "arguments": {{ f.arguments | tojson }}}'
 _QUOTED = "{{ '<|\"|>' ~ v ~ '<|\"|>' if v is string else v | tojson }}"
@@ -65,14 +66,15 @@ FORMS = {
         "<tool_call>\n<function=list>\n</function>\n</tool_call>",
     ),
     "elements without an envelope": Written(
-        template(each('<function name="{{ f.name }}">PAIRS</function>', '<param name="{{ k }}">{{ v }}</param>')),
+        template(each('<function name="{{ f.name }}">PAIRS</function>',
+                      f'<param name="{{{{ k }}}}">{_VALUE}</param>')),
         f'<function name="note"><param name="text"><![CDATA[{ODD}]]></param><param name="count">5</param>'
         "<param name=\"deep\">{'k': [1, None, True, '\u6728'], '': {}}</param></function>"
         '<function name="list"></function>',
     ),
     "elements of keys and values": Written(
         template(each("<tool_call>{{ f.name }}\nPAIRS</tool_call>",
-                      "<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>\n")),
+                      "<arg_key>{{ k }}</arg_key>\n<arg_value>" + _VALUE + "</arg_value>\n")),
         f"<tool_call>note\n<arg_key>text</arg_key>\n<arg_value>{ODD}</arg_value>\n<arg_key>count</arg_key>\n"
         '<arg_value>5</arg_value>\n<arg_key>deep</arg_key>\n<arg_value>{"k": [1, null, true, "\u6728"], "": {}}'
         "</arg_value>\n</tool_call><tool_call>list\n</tool_call>",

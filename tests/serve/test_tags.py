@@ -63,7 +63,7 @@ def test_a_form_beside_tools_leaves_room_for_calls_between_them(tokenizer):
     asked = ChatRequest(
         messages=[{"role": "user", "content": "a"}], tools=[LOOK], response_format={"type": "json_object"}
     )
-    grammar = grammar_of(asked, tools_of(asked), hidden_tags(tokenizer))
+    grammar = grammar_of(asked, tools_of(asked), tokenizer)
     vocabulary = vocabulary_of(tokenizer, len(tokenizer), frozenset({tokenizer.eos_token_id}))
     for text, follows in ((CALL, True), (CALL * 2, True), ("</tool_call>", False)):
         matcher = library().LLMatcher(vocabulary.tokens, grammar.compiled(), log_level=0)

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -215,59 +215,3 @@ def library() -> Any:
     except ModuleNotFoundError as error:
         raise UsageError('grammars need llguidance: run pip install "draftwood[grammar]"') from error
     return llguidance
-
-
-def call_grammar(parameters: Mapping[str, Mapping[str, Any]]) -> Grammar:
-    """Return the grammar of ``{"name": ..., "arguments": {...}}``, not compiled yet.
-
-    ``parameters`` are JSON Schemas of arguments, by the function's name: letters, digits, ``_`` and ``-``. Each
-    stays a document of its own, so that references within it mean what they mean there. Raises `UsageError`, with
-    the function's name, for a pattern or a divisor that cannot be used.
-    """
-    rules = [f"start: {' | '.join(f'call_{number}' for number in range(len(parameters)))}"]
-    for number, (name, schema) in enumerate(parameters.items()):
-        try:
-            held = _held({**schema, "type": "object"})
-        except UsageError as error:
-            raise _of(name, error) from error
-        begin = json.dumps(f'{{"name": "{name}", "arguments": ')
-        rules += [f'call_{number}: {begin} json_{number} "}}"', f"json_{number}: {held}"]
-    return Grammar.lark("\n".join(rules))
-
-
-def answer_or_calls(schema: Mapping[str, Any], names: Sequence[str], tags: tuple[str | int, str | int]) -> Grammar:
-    """Return the grammar of JSON that a schema allows, or of calls instead of it, not compiled yet.
-
-    Arguments of the functions of these ``names`` are any objects; ``tags`` open and close a call: text, or the id
-    of a control token. Raises `UsageError` for a pattern or a divisor that cannot be used.
-    """
-    envelope = {
-        "type": "object", "required": ["name", "arguments"], "additionalProperties": False,
-        "properties": {"name": {"enum": list(names)}, "arguments": {"type": "object"}},
-    }  # fmt: skip
-    opening, closing = (f"<[{tag}]>" if isinstance(tag, int) else json.dumps(tag) for tag in tags)
-    rules = (  # a blank or a line end around tags: SentencePiece, and the habit of models
-        r"start: answer | call (BLANK? call)*", f"call: {opening} BLANK? envelope BLANK? {closing}",
-        r"BLANK: /[ \n]/", f"answer: {_held(schema)}", f"envelope: {_held(envelope)}",
-    )  # fmt: skip
-    return Grammar.lark("\n".join(rules))
-
-
-def _held(schema: Mapping[str, Any]) -> str:
-    """Return the rule for JSON that a schema allows, a document of its own; raises `UsageError`."""
-    held = json.loads(Grammar.json_schema({**schema, "x-guidance": JSON}).text)
-    adapt(held, names_of)
-    return f"%json {json.dumps(held)}"
-
-
-def check_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `UsageError` with the function's name and the place in its schema for one that cannot be used."""
-    for name, schema in parameters.items():
-        try:
-            Grammar.json_schema({**schema, "type": "object"}).compiled()
-        except UsageError as error:
-            raise _of(name, error) from error
-
-
-def _of(name: str, error: UsageError) -> UsageError:
-    return UsageError(f"the parameters of {name!r}: {error}")

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.api.calls import CLOSING, OPENING
 from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
 from draftwood.contracts import Drafter, Processor
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.grammar.grammar import Grammar, answer_or_calls, call_grammar, check_parameters
+from draftwood.grammar.calls import check_parameters
+from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Choice
 from draftwood.serve.call_forms.found import hidden_tags
 from draftwood.serve.errors import GONE, ApiError
@@ -61,10 +61,10 @@ class ChoiceMaker:
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
-        tools = tools_of(asked)
-        ids = self.prompt(asked)
-        tags = {} if tools is None else hidden_tags(self.setup.tokenizer)
-        grammar = grammar_of(asked, tools, tags)
+        tools, tokenizer = tools_of(asked), self.setup.tokenizer
+        ids = self._prompt(asked, tools)
+        tags = {} if tools is None else hidden_tags(tokenizer)
+        grammar = grammar_of(asked, tools, tokenizer)
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
@@ -72,7 +72,10 @@ class ChoiceMaker:
 
     def prompt(self, asked: ChatRequest) -> list[int]:
         """Return the token ids of a chat's prompt; raises as `chat`."""
-        tools, tokenizer = tools_of(asked), self.setup.tokenizer
+        return self._prompt(asked, tools_of(asked))
+
+    def _prompt(self, asked: ChatRequest, tools: ToolUse | None) -> list[int]:
+        tokenizer = self.setup.tokenizer
         how: dict[str, Any] = {"special": self.special, "most": self._positions}
         if tools is None:
             return render(with_calls(asked.messages), tokenizer, **how)
@@ -80,7 +83,7 @@ class ChoiceMaker:
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """Return the choices of all prompts, prompt by prompt; raises as `chat`."""
-        grammar = grammar_of(asked, None, {})
+        grammar = grammar_of(asked, None, None)
         answers: list[Choice] = []
         for prompt in asked.prompts:
             text = prompt if isinstance(prompt, str) else None
@@ -204,18 +207,17 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
     return found
 
 
-def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) -> Grammar | None:
-    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`.
-
-    ``tags`` as `hidden_tags` returns them.
-    """
+def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar | None:
+    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
     wanted = asked.response_format if isinstance(asked, ChatRequest) else None
     found: list[tuple[str, Grammar]] = []
     try:
         if tools is not None and tools.forced:
-            found.append(("tool_choice", call_grammar(tools.parameters)))
+            found.append(("tool_choice", tools.forced_grammar(tokenizer)))
         elif wanted is not None and wanted.type != "text":
             found.append(("response_format", _formatted(wanted)))
+        elif tools is not None and tools.is_strict:
+            found.append(("tools", tools.strict_grammar(tokenizer)))
         if asked.guided_regex is not None:
             found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
         if len(found) > 1:
@@ -230,12 +232,11 @@ def grammar_of(asked: Common, tools: ToolUse | None, tags: Mapping[str, int]) ->
             try:
                 grammar.compiled()
             except UsageError:
-                if name == "tool_choice" and tools is not None:
+                if name in ("tool_choice", "tools") and tools is not None:
                     check_parameters(tools.parameters)  # whose error says which one it is
                 raise
             if name == "response_format" and tools is not None:  # or calls, as in the API
-                opening, closing = (tags.get(tag, tag) for tag in (OPENING, CLOSING))
-                either = answer_or_calls(json.loads(grammar.text), list(tools.parameters), (opening, closing))
+                either = tools.grammar_beside(json.loads(grammar.text), tokenizer)
                 either.compiled()
                 return either
             return grammar

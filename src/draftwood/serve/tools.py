@@ -13,6 +13,10 @@ from typing import Any, Literal
 from draftwood.api.call_frame import call_style
 from draftwood.api.prompts import plain_messages, render
 from draftwood.errors import PromptError
+from draftwood.grammar.calls import forced, in_text, instead
+from draftwood.grammar.grammar import Grammar
+from draftwood.serve.call_forms.base import CallForm
+from draftwood.serve.call_forms.found import BARE, OURS, call_parts, forms_of
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
@@ -53,6 +57,31 @@ class ToolUse:
             except PromptError:  # some templates read schemas of a few kinds alone
                 pass
         return render(self.messages(called), tokenizer, **how)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether calls of some function must fit its schema, once they have begun."""
+        return any(function.strict for function in self._functions)
+
+    def forced_grammar(self, tokenizer: Any) -> Grammar:
+        """Return the grammar of one call; raises as `forced`. The prompt must have been made before."""
+        form = self._form(tokenizer) if self.is_told_by_template else BARE
+        return forced(call_parts(form, self.parameters, tokenizer))
+
+    def strict_grammar(self, tokenizer: Any) -> Grammar:
+        """Return the grammar of texts with calls, of which those of strict functions fit their schemas."""
+        return in_text(call_parts(self._form(tokenizer), self._strict_parameters, tokenizer))
+
+    def grammar_beside(self, schema: JsonObject, tokenizer: Any) -> Grammar:
+        """Return the grammar of JSON that a schema allows, or of calls instead of it."""
+        return instead(schema, call_parts(self._form(tokenizer), self._strict_parameters, tokenizer))
+
+    @property
+    def _strict_parameters(self) -> dict[str, JsonObject | None]:
+        return {one.name: self.parameters[one.name] if one.strict else None for one in self._functions}
+
+    def _form(self, tokenizer: Any) -> CallForm:
+        return forms_of(tokenizer)[0] if self.is_told_by_template else OURS
 
     def messages(self, messages: Sequence[JsonObject]) -> list[JsonObject]:
         """Return a conversation with the functions in its system message."""

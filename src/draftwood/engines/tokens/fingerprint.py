@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from draftwood.child_safe import ChildSafeLock
 
 Found = TypeVar("Found")
-_MOST = 8  # things kept of one tokenizer: sets of end tokens come from requests
+_MOST = 16  # things kept of one tokenizer: sets of end tokens come from requests
 _lock = ChildSafeLock()
 _known: WeakKeyDictionary[Any, tuple[ChildSafeLock, dict[str, tuple[Any, Any]]]] = WeakKeyDictionary()
 

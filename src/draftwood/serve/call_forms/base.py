@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from draftwood.grammar.calls import Part
 from draftwood.serve.json_reader import JsonReader
 
 _NAME = re.compile(r"[\w.-]*", re.ASCII)
@@ -76,6 +77,8 @@ class CallForm(ABC):
     openings: tuple[str, ...]
     tags: tuple[str, ...]
     may_be_bare = False
+    around: tuple[str, str]  # what the template writes before the name, or before a list, and behind a call
+    separator = ""  # between the calls of a list
 
     @abstractmethod
     def read(self, reader: FormReader) -> Iterator[Event | None]:
@@ -83,6 +86,10 @@ class CallForm(ABC):
 
         Where no call stands here, none is yielded. What was read before the first event may be read again.
         """
+
+    @abstractmethod
+    def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
+        """Return what a call of a function consists of; without a ``schema`` its arguments are free."""
 
 
 def tags_of(*texts: str) -> tuple[str, ...]:

@@ -7,11 +7,14 @@ function's schema says. A value ends where its closing tag is followed by anothe
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+from draftwood.grammar.calls import AnyText, OneOf, Part
 from draftwood.serve.call_forms.base import CallForm, Event, FormReader, end, tags_of
 from draftwood.serve.call_forms.values import as_json, is_text
+from draftwood.serve.call_forms.written import properties_of, raw_value
 from draftwood.serve.json_reader import BLANKS, gathered
 
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"  # MiniCPM5 puts values with line ends and the like between these
@@ -28,6 +31,10 @@ class ElementForm(CallForm):
         value_end = parted[: parted.rfind("<")]
         self._valued, self._on_lines = value_end.strip(), assigned.endswith("\n") and value_end.startswith("\n")
         self._closing = tags_of(after.partition(self._valued)[2])
+        end_ = re.match(r"\s*<[^<>]*>", after.removeprefix(value_end))
+        assert end_ is not None
+        self._written = first[:key], first[key:], assigned, value_end, end_[0]
+        self.around = before.lstrip(), after.removeprefix(value_end)[end_.end() :].rstrip()
         self.openings = self._opening
         self.tags = (*self._opening, *self._named, self._key, *self._keyed, self._valued, *self._closing)
 
@@ -64,6 +71,16 @@ class ElementForm(CallForm):
         yield from end(reader)
         for closing in self._closing[1:]:
             yield from reader.passes(closing)
+
+    def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
+        named, key, assigned, value_end, closing = self._written
+        if schema is None:
+            return [f"{name}{named}", AnyText(closing)]
+        found: list[Part] = [f"{name}{named}"]
+        for parameter, one, is_needed in properties_of(schema):
+            part = [f"{key}{parameter}{assigned}", *raw_value(one, schema, value_end)]
+            found += part if is_needed else [OneOf([part, []])]
+        return [*found, closing]
 
     def _value(self, reader: FormReader, schema: Mapping[str, Any], key: str) -> Iterator[Event | None]:
         """Yield the value of a parameter as JSON: text as it comes, anything else once it is there."""

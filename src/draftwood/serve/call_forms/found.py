@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from draftwood.api.call_frame import CallFrame, call_style
 from draftwood.api.calls import CLOSING, OPENING
 from draftwood.api.control_names import control_names
-from draftwood.engines.tokens.file_tokenizer import decoder
+from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
+from draftwood.grammar.calls import CallParts
 from draftwood.serve.call_forms.base import CallForm
 from draftwood.serve.call_forms.elements import ElementForm
 from draftwood.serve.call_forms.literals import LiteralForm
 from draftwood.serve.call_forms.named import NamedForm
 from draftwood.serve.call_forms.objects import ObjectForm
 
-OURS: CallForm = ObjectForm(f'{OPENING}{{"name": "', f"}}{CLOSING}")
+_MESSAGE = "<|message|>"
+_HARMONY = ("<|channel|>commentary to=functions.", f" <|constrain|>json{_MESSAGE}", "")
+"""How gpt-oss writes a call where its answer begins; its template writes the same in another order."""
+OURS: CallForm = ObjectForm(f'{OPENING}{{"name": "', '", "arguments": ', f"}}{CLOSING}")
 """The form of which models are told whose templates have none; read beside others, since many models know it."""
 
 
@@ -28,12 +33,24 @@ def forms_of(tokenizer: Any) -> tuple[CallForm, ...]:
 def form_of(frame: CallFrame) -> CallForm:
     """Return the form of a template that writes calls in this frame."""
     if frame.kind == "object":
-        return ObjectForm(frame.before, frame.after)
+        return ObjectForm(frame.before, frame.between, frame.after)
     if frame.kind == "elements":
         return ElementForm(frame.before, frame.members, frame.after)
     if frame.kind == "values":
         return LiteralForm(frame.before, frame.members, frame.after)
+    if _MESSAGE in frame.between:
+        return NamedForm(*_HARMONY)
     return NamedForm(frame.before, frame.between, frame.after)
+
+
+BARE: CallForm = ObjectForm('{"name": "', '", "arguments": ', "}")
+"""In which a model is told to write a call that is forced on it, if its template has no form."""
+
+
+def call_parts(form: CallForm, schemas: Mapping[str, Mapping[str, Any] | None], tokenizer: Any) -> CallParts:
+    """Return what calls consist of, for grammars: each function's by its schema, None for free arguments."""
+    calls = {name: form.written(name, schema) for name, schema in schemas.items()}
+    return CallParts(calls, *form.around, form.separator, control_tokens(tokenizer))
 
 
 def hidden_tags(tokenizer: Any) -> dict[str, int]:
@@ -41,15 +58,17 @@ def hidden_tags(tokenizer: Any) -> dict[str, int]:
 
     The reader of calls sees them, and no client does.
     """
-    return remembered(tokenizer, "tags of calls", getattr(tokenizer, "chat_template", None), _hidden)
+    shown = decoder(tokenizer)
+    return {name: token for name, token in control_tokens(tokenizer).items() if not shown([token])}
 
 
-def _hidden(tokenizer: Any) -> dict[str, int]:
-    shown, names = decoder(tokenizer), control_names(tokenizer)
-    found = dict[str, int]()
-    parts = [part for form in forms_of(tokenizer) for part in form.tags]
-    for tag in [] if names is None else [tag for part in parts for tag in names.findall(part)]:
-        ids = tokenizer(tag, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and not shown(ids):
-            found[tag] = int(ids[0])
-    return found
+def control_tokens(tokenizer: Any) -> Mapping[str, int]:
+    """Return the control tokens in a model's forms of calls, by their names."""
+    return remembered(tokenizer, "tokens of calls", getattr(tokenizer, "chat_template", None), _control_tokens)
+
+
+def _control_tokens(tokenizer: Any) -> dict[str, int]:
+    names = control_names(tokenizer)
+    parts = " ".join(part for form in forms_of(tokenizer) for part in form.tags)
+    found = {name: single_token(tokenizer, name) for name in (names.findall(parts) if names is not None else ())}
+    return {name: token for name, token in found.items() if token is not None}

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
+from draftwood.grammar.calls import Json, Part
 from draftwood.serve.call_forms.base import CallForm, Event, FormReader, end, tags_of
+from draftwood.serve.call_forms.written import members, properties_of, quoted_value, with_parts
 from draftwood.serve.json_reader import gathered, nearest
 
 _WORD = re.compile(r"[^\s,:=(){}\[\]\"'<]*")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "\n": ""}
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+    "/": "/",
+}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _PLAIN = ('"', "'")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -22,15 +36,19 @@ _SKIPPED = "null"  # in place of a value that cannot be read
 
 
 class LiteralForm(CallForm):
-    """Calls as in programs; the ``members`` are those of `CallFrame`."""
+    """Calls as in programs; the arguments are those of `CallFrame`."""
 
-    def __init__(self, before: str, members: tuple[str, str, str], after: str) -> None:
-        opened, assigned, _ = members
+    def __init__(self, before: str, parts: tuple[str, str, str], after: str) -> None:
+        opened, assigned, parted = parts
         self._open, self._in_list = opened.strip(), before.rstrip().endswith("[")
+        self._assigned, self._between = assigned.strip()[:1], parted[parted.rindex(",") :]
         quote = assigned.strip()[1:]
         self._quotes = _PLAIN if quote in _PLAIN else (quote, *_PLAIN)
         self._opening = tags_of(before.rstrip().removesuffix("["))
         self._closing = tags_of(after.rpartition(_BRACKETS[self._open])[2].strip().removeprefix("]"))
+        closing = after.rpartition(_BRACKETS[self._open])[2].strip()
+        self.around = before.lstrip(), closing[: closing.find(">") + 1] or closing
+        self.separator = ", " if self._in_list else ""
         self.openings = self._opening
         self.tags = (*self._opening, *self._quotes, *self._closing)
 
@@ -58,6 +76,17 @@ class LiteralForm(CallForm):
             yield from reader.passes("]")
         for closing in self._closing if found else ():
             yield from reader.passes(closing)
+
+    def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
+        root = schema or {}
+
+        def write(key: str, one: Mapping[str, Any]) -> list[Part]:
+            is_json = self._quotes == _PLAIN  # which is read like values of Python
+            value = [Json(with_parts(one, root))] if is_json else quoted_value(one, root, self._quotes[0])
+            return [f"{key}{self._assigned}", *value]
+
+        inner = members(properties_of(root), write, self._between)
+        return [f"{name}{self._open}", *inner, _BRACKETS[self._open]]
 
     def _arguments(self, reader: FormReader) -> Iterator[Event | None]:
         for piece in self._members(reader, _BRACKETS[self._open], 0):
@@ -181,7 +210,7 @@ class LiteralForm(CallForm):
         code = reader.text[reader.at + 2 : reader.at + 2 + digits]
         reader.at += 2 + digits
         if not digits:
-            return _ESCAPES.get(letter, letter if letter in "\\'\"" else f"\\{letter}")
+            return "" if letter == "\n" else _ESCAPES.get(letter, letter if letter in "\\'\"" else f"\\{letter}")
         try:
             return chr(int(code, 16))
         except (ValueError, OverflowError):

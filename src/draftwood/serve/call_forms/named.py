@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
+from draftwood.grammar.calls import Json, Part
 from draftwood.serve.call_forms.base import CallForm, Event, FormReader, arguments, end, tags_of
 
 _LONGEST = 200
@@ -16,6 +18,7 @@ class NamedForm(CallForm):
     def __init__(self, before: str, between: str, after: str) -> None:
         self._opening, self._closing = tags_of(before.removesuffix("functions.")), tags_of(after)
         inner = tags_of(between)
+        self._between, self.around = between, (before.lstrip(), after.rstrip())
         self._last = inner[-1]  # what stands before it may differ from call to call
         self.openings = self._opening
         self.tags = (*self._opening, *inner, *self._closing)
@@ -39,6 +42,9 @@ class NamedForm(CallForm):
         yield from end(reader)
         for closing in self._closing:
             yield from reader.passes(closing)
+
+    def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
+        return [f"{name}{self._between}", Json({**(schema or {}), "type": "object"})]
 
     def _to_arguments(self, reader: FormReader) -> Generator[None, None, bool]:
         """Go past what stands before the arguments; returns whether it stands here."""

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from draftwood.api.calls import OPENING
+from draftwood.grammar.calls import Json, Part
 from draftwood.serve.call_forms.base import CallForm, Event, FormReader, arguments, end, tags_of
 
 _ARGUMENTS = ("arguments", "parameters")
 _PYTHON = "<|python_tag|>"  # Llama 3 may write it before a call that its template writes without any tag
+_CLOSING = re.compile(r"\s*\]?\s*(?:<[^<>]*>|\[[^\[\]]*\])?")  # the end of a list, and one tag
 _OPENING = re.compile(r'\s*\[?\s*\{\s*"name"\s*:\s*"$')
 
 
 class ObjectForm(CallForm):
-    """Calls as objects; ``before`` is what stands before a name, ``after`` what stands behind arguments."""
+    """Calls as objects; the arguments are those of `CallFrame`."""
 
-    def __init__(self, before: str, after: str) -> None:
+    def __init__(self, before: str, between: str, after: str) -> None:
         opening = _OPENING.sub("", before).strip()
+        begin, end = before.rfind("{"), after.find("}") + 1
+        self._written = before[begin:], between, after[:end]
+        closing = _CLOSING.match(after, end)
+        self.around = before[:begin].lstrip(), "" if closing is None else closing[0]
+        self.separator = ", " if self.around[0].endswith("[") else ""
         self.openings, self.may_be_bare = (opening or _PYTHON,), opening in ("", OPENING)
         self._closing = tags_of(after.rpartition("}")[2].strip().removeprefix("]"))
         self.tags = (*self.openings, *self._closing)
@@ -52,6 +59,10 @@ class ObjectForm(CallForm):
             yield from reader.passes("]")
         for closing in self._closing if found else ():
             yield from reader.passes(closing)
+
+    def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
+        begin, between, end_ = self._written
+        return [f"{begin}{name}{between}", Json({**(schema or {}), "type": "object"}), end_]
 
 
 def _rest(reader: FormReader, written: str | None) -> Iterator[Event | None]:

@@ -50,6 +50,11 @@ def _kind(value: Any) -> str:
     return _KINDS.get(type(value), "null")
 
 
+def kinds_of_value(schema: Mapping[str, Any], root: Mapping[str, Any]) -> set[str] | None:
+    """Return the kinds of values (``string``, ``integer``, ...) that a part of a schema allows; None if any."""
+    return _kinds(schema, root, _MOST_STEPS)
+
+
 def _kinds_of(schema: Mapping[str, Any], key: str) -> set[str] | None:
     properties = schema.get("properties")
     return _kinds(properties.get(key), schema, _MOST_STEPS) if isinstance(properties, Mapping) else None
