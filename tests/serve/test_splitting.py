@@ -60,6 +60,8 @@ CASES = [
     ("<thin air", {}, [("text", "<thin air")]),
     (f"Hi {MARKS[0]}a<think>{MARKS[1]} <think>", {"is_marked": True},
      [("text", "Hi "), ("thought", "a<think>"), ("text", "<think>")]),
+    ("{0}a{1} so {0}b{1}Hi".format(*MARKS), {"is_marked": True},
+     [("thought", "a"), ("text", "so "), ("thought", "b"), ("text", "Hi")]),
 ]  # fmt: skip
 
 

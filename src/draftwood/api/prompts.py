@@ -139,13 +139,14 @@ def check_fits(text: str, tokenizer: Any, most: int) -> None:
 
 def render(
     messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, tools: Sequence[Mapping[str, Any]] = (),
-    special: bool = False, most: int | None = None,
+    arguments: Mapping[str, Any] | None = None, special: bool = False, most: int | None = None,
 ) -> list[int]:  # fmt: skip
     """Return the token ids of a conversation, up to where the assistant's next answer begins.
 
     Messages that the chat template refuses or leaves out are made to fit by `fitted`. ``tools``, as in the API,
-    are for the template. Names of control tokens in text stay text, unless ``special`` is set. With ``most``, a
-    conversation of more tokens may be refused before it is tokenized.
+    and ``arguments``, its further variables, are for the template. Names of control tokens in text stay text,
+    unless ``special`` is set; arguments stay as they are. With ``most``, a conversation of more tokens may be
+    refused before it is tokenized.
 
     `PromptError` for messages that cannot be read, `UsageError` without a chat template, `ModelError` for a broken
     one.
@@ -156,25 +157,24 @@ def render(
             "this tokenizer has no chat template: give plain text (without --chat; to bench or simulate, "
             "--prompts FILE --raw), or take an instruct model"
         )
-    if (
-        most is not None
-        and sum(len(str(part)) for one in (*plain, *tools) for part in one.values()) > _OFTEN * most
-    ):
-        check_fits(_applied(tokenizer, plain, tools, tokenize=False), tokenizer, most)
-    ids = [int(i) for i in _applied(tokenizer, plain, tools)]
+    given, told = dict(arguments or {}), (*plain, *tools)
+    if most is not None and sum(len(str(part)) for one in told for part in one.values()) > _OFTEN * most:
+        check_fits(_applied(tokenizer, plain, tools, given, tokenize=False), tokenizer, most)
+    ids = [int(i) for i in _applied(tokenizer, plain, tools, given)]
     cut = None if special else guarded(plain, tools, tokenizer)
     if cut is None:
         return ids
-    found = cut.ids(_applied(tokenizer, cut.messages, cut.tools, tokenize=False), tokenizer)
+    found = cut.ids(_applied(tokenizer, cut.messages, cut.tools, given, tokenize=False), tokenizer)
     first = tokenizer.bos_token_id  # some tokenizers put it before the text of a template
     return [first, *found] if ids[:1] == [first] != found[:1] else found
 
 
 def _applied(
-    tokenizer: Any, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], **how: Any
-) -> Any:
+    tokenizer: Any, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]],
+    arguments: Mapping[str, Any], **how: Any,
+) -> Any:  # fmt: skip
     """Return what the tokenizer's chat template makes of messages and tools; raises as `render` does."""
-    given = {"tools": list(tools)} if tools else {}
+    given = {**arguments, **({"tools": list(tools)} if tools else {})}
     say, style = partial(tokenizer.apply_chat_template, add_generation_prompt=True, **given), call_style(tokenizer)
     try:
         return say(fitted(messages, partial(say, tokenize=False), style), return_dict=False, **how)

@@ -6,7 +6,7 @@ import copy
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from typing import Any, Self
@@ -37,8 +37,10 @@ from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.errors import UnknownNameError, UsageError, VocabularyError
 from draftwood.grammar.drafter import GrammarDrafter
-from draftwood.grammar.follower import Follower, GrammarProcessor
+from draftwood.grammar.follower import Follower
 from draftwood.grammar.grammar import Grammar, as_grammar
+from draftwood.grammar.later import Beginning, LaterFollower
+from draftwood.grammar.processor import GrammarProcessor
 from draftwood.grammar.vocabulary import vocabulary_of
 from draftwood.index.compiling import importing
 from draftwood.planning.load import DEFAULT as DEFAULT_PLANNER
@@ -169,13 +171,13 @@ class Setup:
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
         logits_processor: Any = None, grammar: Any = None, trace: bool = False,
         drafters: Sequence[Drafter] | None = None, served: bool = False,
-        **sampling: Any,
+        grammar_begins: Callable[[], Beginning] | None = None, **sampling: Any,
     ) -> Request:  # fmt: skip
         """Return a request with checked settings; those not given come from the model's generation config.
 
         ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
-        of `predicting`. ``served``: what that leaves open is as in the OpenAI API: temperature 1, and as many
-        tokens as the model takes.
+        of `predicting`. ``grammar_begins`` is for `LaterFollower`; None: at once. ``served``: what that leaves
+        open is as in the OpenAI API: temperature 1, and as many tokens as the model takes.
         """
         config = self.model.generation_config
         fill_sampling(config, sampling, samples=served)
@@ -191,16 +193,19 @@ class Setup:
             ids, limit, settings, processors, end_ids=ends, criteria=self._stop(stop_strings(config, stop)),
             seconds=getattr(config, "max_time", None), trace=trace, drafters=drafters,
         )  # fmt: skip
-        return request if grammar is None else self._constrained(request, as_grammar(grammar))
+        if grammar is None:
+            return request
+        return self._constrained(request, as_grammar(grammar), grammar_begins)
 
     def expect_grammars(self) -> None:
         """Add the drafter for what a request's grammar forces, unless there are no drafters (plain decoding)."""
         if self.drafters and not any(isinstance(drafter, GrammarDrafter) for drafter in self.drafters):
             self.drafters = (*self.drafters, GrammarDrafter())
 
-    def _constrained(self, request: Request, grammar: Grammar) -> Request:
+    def _constrained(self, request: Request, grammar: Grammar, begins: Callable[[], Beginning] | None) -> Request:
         vocabulary = vocabulary_of(self.tokenizer, self.target.capabilities.vocab_size, request.end_ids)
-        follower, drafted = Follower(grammar, vocabulary), Follower(grammar, vocabulary)  # see `Template`
+        made = [Follower(grammar, vocabulary) for _ in range(2)]  # see `Template`
+        follower, drafted = made if begins is None else [LaterFollower(one, vocabulary, begins) for one in made]
         self.expect_grammars()
         drafters = self.drafters if request.drafters is None else request.drafters
         if len(drafters) < len(self.drafters) and drafters:  # made before the set had one for grammars

@@ -108,6 +108,7 @@ class TextBuilder:
         self._marks: list[tuple[int, str | None]] = []  # (end, source) within it, no source for special tokens
         self.text = ""
         self.stopped_by: str | None = None  # the stop string that has ended it
+        self.is_thought = False  # the token that comes: stop strings are not looked for in it
 
     def push(self, token: int, source: str) -> list[Piece]:
         """Add a token; returns what can be shown now."""
@@ -124,7 +125,7 @@ class TextBuilder:
             now = self._unread()
             self._take(now, self._unfinished(now), source)
             self._source = source
-        if self._stop is None:
+        if self._stop is None or self.is_thought:
             return self._show(len(self._left))
         before_stop = len(self._stop.cut(self._left))
         return self._show(min(before_stop, len(self._left) - self._stop.held_back(self._left)))
@@ -135,7 +136,7 @@ class TextBuilder:
         Safe after an interrupt in `push`, since each change of state is one statement, which no signal splits.
         """
         self._take(self._unread(), 0, source)
-        if self._stop is not None:
+        if self._stop is not None and not self.is_thought:
             self.stopped_by = self._stop.first(self._left)
             self._cut(len(self._stop.cut(self._left)))
         return self._show(len(self._left))

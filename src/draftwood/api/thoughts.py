@@ -10,7 +10,7 @@ Formats: https://cookbook.openai.com/articles/openai-harmony, and the chat templ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from draftwood.engines.tokens.file_tokenizer import decoder, single_token
@@ -20,15 +20,26 @@ OPENING, CLOSING = "<think>", "</think>"
 _THOUGHT = re.compile(rf"{OPENING}(.*?){CLOSING}|\A{OPENING}(.*)", re.DOTALL)  # the last was cut by a limit
 
 _Part = Literal["header", "within", "message", "line", "thought", "end"]
-_FORMATS: tuple[Mapping[str, _Part], ...] = (
-    {"<|start|>": "header", "<|channel|>": "header", "<|constrain|>": "within", "<|message|>": "message",
-     "<|end|>": "end"},
-    {"<|channel>": "line", "<channel|>": "end"},
-    {"[THINK]": "thought", "[/THINK]": "end"},
-    {OPENING: "thought", CLOSING: "end"},
+
+
+class _Format(NamedTuple):
+    """How a family marks thoughts."""
+
+    parts: Mapping[str, _Part]
+    """Its tokens, by what they begin: a header that ends where its message begins, or with its line; a thought;
+    what is none. ``within`` is a part of a header."""
+    opening: str  # a token without which no thought begins, and where it stands
+    stands: Literal["header", "text"]
+    end: str  # what ends a thought
+
+
+_FORMATS = (
+    _Format({"<|start|>": "header", "<|channel|>": "header", "<|constrain|>": "within", "<|message|>": "message",
+             "<|end|>": "end"}, "analysis", "header", "<|end|><|start|>assistant"),
+    _Format({"<|channel>": "line", "<channel|>": "end"}, "<|channel>", "text", "<channel|>"),
+    _Format({"[THINK]": "thought", "[/THINK]": "end"}, "[THINK]", "text", "[/THINK]"),
+    _Format({OPENING: "thought", CLOSING: "end"}, OPENING, "text", CLOSING),
 )  # fmt: skip
-"""Tokens of each format, by what they begin: a header that ends where its message begins, or with its line; a
-thought; what is none. ``within`` is a part of a header."""
 _THINKING = "analysis"  # the first word of the header of a thought
 _LONGEST = 32  # tokens of a header; of more, it is text
 
@@ -42,44 +53,64 @@ class _State(NamedTuple):
 class ThoughtReader:
     """Reads the tokens of one answer behind its ``prompt``, which may end within a thought.
 
-    ``parts`` are the tokens of a format, by what they begin; ``tags`` are what a thought is put between.
+    ``tags`` are what a thought is put between. ``first`` is the state behind the prompt; states do not change.
     """
 
     def __init__(
-        self, tokenizer: Any, parts: Mapping[int, _Part], prompt: Sequence[int],
+        self, tokenizer: Any, format_: _Format, prompt: Sequence[int],
         tags: tuple[str, str] = (OPENING, CLOSING),
     ) -> None:  # fmt: skip
         self._opening, self._closing = tags
-        self._parts, self._shown, self._full = parts, decoder(tokenizer), decoder(tokenizer, special=True)
+        self._parts = parts = _ids(tokenizer, format_)
+        self._stands, self._opens, self.end = format_.stands, single_token(tokenizer, format_.opening), format_.end
+        self._shown, self._full = decoder(tokenizer), decoder(tokenizer, special=True)
         self._state = _State()
         last = next((place for place in range(len(prompt) - 1, -1, -1) if prompt[place] in parts), len(prompt))
         for token in prompt[max(0, last - _LONGEST) :]:
             self.read(token)
         begun = self._state.where  # the role in a header is the prompt's: text may follow it at once
-        self._state = _State("text" if begun == "header" else begun, self._state.header)
+        self.first = self._state = _State("text" if begun == "header" else begun, self._state.header)
 
     def read(self, token: int) -> tuple[str, bool]:
         """Return the text that stands before a token, and whether the token is text, too."""
-        mark, is_text, self._state = self._read(token, *self._state)
+        mark, is_text, self._state = self._read(token, self._state)
         return mark, is_text
 
-    def _read(self, token: int, where: str, header: tuple[int, ...], is_open: bool) -> tuple[str, bool, _State]:
+    def after(self, state: _State, token: int) -> _State:
+        """Return the state behind one more token."""
+        return self._read(token, state)[2]
+
+    def thinks(self, state: _State) -> bool:
+        return state.where == "thought"
+
+    def says(self, state: _State) -> bool:
+        """Whether what follows is the answer, no part of a thought or a header."""
+        return state.where == "text"
+
+    def opening(self, state: _State) -> Iterable[int]:
+        """Return the token that would begin a thought here, if one can."""
+        is_there = state.where == self._stands and (state.where == "text" or not state.header)
+        return [self._opens] if is_there and self._opens is not None else []
+
+    def _read(self, token: int, state: _State) -> tuple[str, bool, _State]:
+        where, header, is_open = state
         part = self._parts.get(token)
         if part is None and where in ("header", "line"):
-            return self._more(where, (*header, token), is_open)
+            return self._more(state._replace(header=(*header, token)))
         if part is None:
             begins = where == "thought" and not is_open and bool(self._shown([token]))
-            return self._opening if begins else "", True, self._state._replace(is_open=is_open or begins)
+            return self._opening if begins else "", True, state._replace(is_open=is_open or begins)
         if part == "within":
-            return "", False, self._state
+            return "", False, state
         if part in ("header", "line"):
             return "", False, _State("line" if part == "line" else "header", (), is_open)
         if part == "thought" or (part == "message" and self._full(header).split()[:1] == [_THINKING]):
             return "", False, _State("thought", (), is_open)
         return self._closing if is_open else "", False, _State()
 
-    def _more(self, where: str, header: tuple[int, ...], is_open: bool) -> tuple[str, bool, _State]:
-        """Return the same for one more token of a header."""
+    def _more(self, state: _State) -> tuple[str, bool, _State]:
+        """Return the same for a header that has one more token."""
+        where, header, is_open = state
         text = self._full(header)
         if where == "line" and "\n" in text:
             rest = text.partition("\n")[2]
@@ -87,15 +118,15 @@ class ThoughtReader:
             return mark + rest, False, _State("thought", (), is_open or bool(rest))
         if len(header) > _LONGEST:
             return self._shown(header), False, _State("text", (), is_open)
-        return "", False, self._state._replace(header=header)
+        return "", False, state
 
 
 def thought_reader(
     tokenizer: Any, prompt: Sequence[int], tags: tuple[str, str] = (OPENING, CLOSING)
 ) -> ThoughtReader | None:
     """Return what reads the answer to a prompt; None for a model whose thoughts are text, or that has none."""
-    parts = _parts_of(tokenizer)
-    return ThoughtReader(tokenizer, parts, prompt, tags) if parts else None
+    format_ = _format_of(tokenizer)
+    return ThoughtReader(tokenizer, format_, prompt, tags) if format_ else None
 
 
 def without_thoughts(messages: Sequence[dict[str, Any]], tokenizer: Any) -> list[dict[str, Any]]:
@@ -103,7 +134,7 @@ def without_thoughts(messages: Sequence[dict[str, Any]], tokenizer: Any) -> list
 
     Those of models whose thoughts are text stay as they are: their templates find them.
     """
-    return [_without(one) for one in messages] if _parts_of(tokenizer) else list(messages)
+    return [_without(one) for one in messages] if _format_of(tokenizer) else list(messages)
 
 
 def _without(message: dict[str, Any]) -> dict[str, Any]:
@@ -115,15 +146,19 @@ def _without(message: dict[str, Any]) -> dict[str, Any]:
     return {"reasoning_content": thoughts, **message, "content": text} if thoughts else message
 
 
-def _parts_of(tokenizer: Any) -> Mapping[int, _Part]:
+def _format_of(tokenizer: Any) -> _Format | None:
     return remembered(tokenizer, "thoughts", len(tokenizer), _found)
 
 
-def _found(tokenizer: Any) -> Mapping[int, _Part]:
+def _found(tokenizer: Any) -> _Format | None:
     for format_ in _FORMATS:
-        ids = {name: single_token(tokenizer, name) for name in format_}
-        found = {token: format_[name] for name, token in ids.items() if token is not None}
-        is_text = OPENING in format_ and any(decoder(tokenizer)([token]) for token in found)
-        if len(found) == len(format_) and not is_text:
-            return found
-    return {}
+        found = _ids(tokenizer, format_)
+        is_text = OPENING in format_.parts and any(decoder(tokenizer)([token]) for token in found)
+        if len(found) == len(format_.parts) and not is_text:
+            return format_
+    return None
+
+
+def _ids(tokenizer: Any, format_: _Format) -> Mapping[int, _Part]:
+    ids = {name: single_token(tokenizer, name) for name in format_.parts}
+    return {token: format_.parts[name] for name, token in ids.items() if token is not None}

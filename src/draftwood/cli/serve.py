@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
@@ -108,6 +108,19 @@ def serve(
         bool,
         Option(help="Read names of control tokens in messages as these tokens: only for clients that you trust."),
     ] = False,
+    reasoning: Annotated[
+        Literal["on", "off", "auto"],
+        Option(
+            help="Whether the model thinks before it answers, where requests do not say; auto: as its template "
+            "has it."
+        ),
+    ] = "auto",
+    reasoning_budget: Annotated[
+        int,
+        Option(
+            "--reasoning-budget", min=-1, help="Most tokens of a thought, where requests do not say; -1: no limit."
+        ),
+    ] = -1,
     strict_parts: Annotated[
         bool,
         Option(
@@ -119,6 +132,7 @@ def serve(
     try:
         from draftwood.serve.app import Settings
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
+        from draftwood.serve.thinking import ThinkingDefault
     except ModuleNotFoundError as error:
         raise UsageError(f"the server needs {error.name}: pip install 'draftwood[serve]'") from error
 
@@ -139,7 +153,8 @@ def serve(
             prefix_folder=prefix_cache_dir and named(prefix_cache_dir),
             prefix_disk_bytes=prefix_cache_disk_gib * _GIB,
             most_seconds=max_seconds, warms_up=True,
-            special_tokens=special_tokens, strict_parts=strict_parts,
+            special_tokens=special_tokens, strict_parts=strict_parts, thinking=ThinkingDefault(
+                {"on": True, "off": False}.get(reasoning), None if reasoning_budget < 0 else reasoning_budget),
             hosts=(*hosts_of(host), *(allowed_host or ())),
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from draftwood.contracts import Floats, Noise
 from draftwood.drafters.base import AnswerSession, BaseDrafter, draft_tree, fixed_rates
 from draftwood.grammar.follower import Follower
+from draftwood.grammar.later import LaterFollower
 from draftwood.tree import TokenTree
 
 FORCED, LIKELY = 0, 1
@@ -26,12 +27,14 @@ class GrammarDrafter(BaseDrafter):
     prior: ClassVar[Floats] = fixed_rates([1.0, 0.9])
 
     length: int = 64  # most tokens that it proposes
-    follower: Follower | None = field(default=None, repr=False, compare=False)  # of one request's grammar
+    follower: Follower | LaterFollower | None = field(
+        default=None, repr=False, compare=False
+    )  # of one request's grammar
 
     def __post_init__(self) -> None:
         self.check_range("length", 1, 1 << 16)
 
-    def following(self, follower: Follower) -> Self:
+    def following(self, follower: Follower | LaterFollower) -> Self:
         """Return a drafter for requests whose answers follow this grammar."""
         return replace(self, follower=follower)
 

@@ -1,4 +1,4 @@
-"""Follows a grammar through an answer and back again, as branches of a tree are tried, and holds a text to it."""
+"""Follows a grammar through an answer and back again, as branches of a tree are tried."""
 
 from __future__ import annotations
 
@@ -213,24 +213,3 @@ class Follower:
             self._begin()
             for token in path:
                 self._go_on(token)
-
-
-class GrammarProcessor:
-    """Takes all tokens out of a row, float32[vocab] of NumPy or torch, that the grammar forbids there.
-
-    The grammar begins after the prompt, which has ``start`` tokens.
-    """
-
-    def __init__(self, follower: Follower, start: int) -> None:
-        self._follower, self._start = follower, start
-
-    def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
-        mask = self._follower.mask(prefix[self._start :].tolist())
-        if 2 * np.count_nonzero(mask) > len(mask):
-            row[members(~mask, len(row))] = -np.inf
-            return row
-        tokens = members(mask, len(row))
-        scores = row[tokens]  # a copy
-        row[:] = -np.inf
-        row[tokens] = scores
-        return row

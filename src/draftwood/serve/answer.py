@@ -10,7 +10,8 @@ from typing import NamedTuple
 from draftwood.api.generation import recorded
 from draftwood.api.setup import Setup
 from draftwood.api.text import Piece, Spelling, TextBuilder, stop_strings_of
-from draftwood.api.thoughts import OPENING, thought_reader
+from draftwood.api.thought_path import ThoughtPath, opens_thought
+from draftwood.api.thoughts import thought_reader
 from draftwood.contracts.declaring import takes_of
 from draftwood.decoding.request import Emission, Request
 from draftwood.serve.call_forms.found import forms_of
@@ -67,13 +68,13 @@ class Choice:
         self._tools, self._splitter = tools, None
         self._reader = None if tools is None else CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
         thoughts = thought_reader(setup.tokenizer, request.prompt, MARKS) if is_chat else None
-        if is_chat:  # what a grammar forces comes at once, whatever the template has opened
-            ends = self.spelling.full(request.prompt[-16:]).rstrip()
-            within = thoughts is None and ends.endswith(OPENING) and request.permits is None
+        if is_chat:
+            within = thoughts is None and opens_thought(self.spelling, request.prompt)
             self._splitter = ThoughtSplitter(is_marked=thoughts is not None, within=within)
         self._ends = list[int]()  # characters of the text up to each token's end
         self.prompt_text: str | None = None
         stop = stop_strings_of(request)
+        self._path = None if stop is None or not is_chat else ThoughtPath(setup.tokenizer, request.prompt)
         self._spelled = None if logprobs is None else SpelledText(self.spelling, stop, thoughts)
         self._builder = self._spelled or TextBuilder(self.spelling, stop, thoughts=thoughts)
         self._loop, self._told = loop, asyncio.Queue[Emission]()
@@ -105,6 +106,8 @@ class Choice:
             emission = emission._replace(tokens=(), sources=(), finish=end)
         pieces: list[Piece] = []
         for token, source in recorded(emission, self.names, self.generation):
+            if self._path is not None:
+                self._builder.is_thought = self._path.is_thought(self.generation.ids)
             pieces += self._builder.push(token, source)
             self._ends.append(len(self._builder.text))
         if emission.finish is not None:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import time
@@ -41,6 +41,7 @@ from draftwood.serve.responses import ResponsesRequest
 from draftwood.serve.shapes import as_json
 from draftwood.serve.stored_prefixes import StoredPrefixes
 from draftwood.serve.streaming import EventStream, Form, unless_gone, whole
+from draftwood.serve.thinking import ThinkingDefault
 from draftwood.serve.tools import with_calls
 from draftwood.serve.worker import Worker
 from draftwood.verify.load import label
@@ -71,6 +72,7 @@ class Settings:
     most_seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
+    thinking: ThinkingDefault = field(default_factory=ThinkingDefault)  # for requests that say nothing of it
     strict_parts: bool = False  # images and other parts that are no text are refused
     aliases: Sequence[str] = ()  # further names of the model
     strict_model: bool = False  # other names are refused
@@ -150,7 +152,9 @@ class Server:
         """Return what makes the choices of a request, or its prompt."""
         namespace, settings = namespace_of(authorization_of(http.headers), user), self.settings
         loop = asyncio.get_running_loop()
-        return ChoiceMaker(self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens)
+        return ChoiceMaker(
+            self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens, settings.thinking
+        )
 
     def _chosen(
         self, choose: Callable[[ChoiceMaker, Any], list[Choice]], asking: ChoiceMaker, given: Common
@@ -179,7 +183,8 @@ class Server:
         finally:
             asking.left.set()
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
-        headers = _told_ignored([*asked.ignored, *left_out])
+        unread = [asked.named.get(name, name) for name in asking.ignored]
+        headers = _told_ignored([*asked.ignored, *unread, *left_out])
         if asked.stream:
             return EventStream(answers, form, headers)
         said = as_json(await unless_gone(http, whole(answers, form)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from asyncio import AbstractEventLoop
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 
 from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
+from draftwood.api.text import StopStrings
+from draftwood.api.thought_path import AnswerStops, ThoughtBudget, ThoughtPath
 from draftwood.contracts import Drafter, Processor
+from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
-from draftwood.errors import UnknownNameError, UsageError
+from draftwood.errors import PromptError, UnknownNameError, UsageError
 from draftwood.grammar.calls import check_parameters
 from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Choice
@@ -24,6 +28,7 @@ from draftwood.serve.call_forms.found import hidden_tags
 from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
 from draftwood.serve.logprobs import LogprobRecorder
+from draftwood.serve.thinking import ThinkingDefault, ThinkingPlan, thinking_of
 from draftwood.serve.tools import ToolUse, tools_of, with_calls
 
 HEADER = "x-draftwood"
@@ -57,26 +62,40 @@ class ChoiceMaker:
     namespace: str = ""  # of the client: what is kept of its texts is not used for other namespaces
     seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     special: bool = False  # names of control tokens in the text of messages become these tokens
+    thinking: ThinkingDefault = field(default_factory=ThinkingDefault)
+    ignored: list[str] = field(default_factory=list)  # fields that change nothing with this model
     left: Event = field(default_factory=Event)  # set once nobody waits for the choices
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
         tools, tokenizer = tools_of(asked), self.setup.tokenizer
-        ids = self._prompt(asked, tools)
+        ids, plan = self._planned(asked, tools)
+        self.ignored.extend(plan.ignored)
         tags = {} if tools is None else hidden_tags(tokenizer)
         grammar = grammar_of(asked, tools, tokenizer)
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
-        return self._answers(asked, ids, top, grammar, tools, tags)
+        return self._answers(asked, ids, top, grammar, tools, tags, plan.budget)
 
     def prompt(self, asked: ChatRequest) -> list[int]:
         """Return the token ids of a chat's prompt; raises as `chat`."""
-        return self._prompt(asked, tools_of(asked))
+        return self._planned(asked, tools_of(asked))[0]
 
-    def _prompt(self, asked: ChatRequest, tools: ToolUse | None) -> list[int]:
+    def _planned(self, asked: ChatRequest, tools: ToolUse | None) -> tuple[list[int], ThinkingPlan]:
+        """Return the ids of a chat, and its plan, without the effort where the template refuses that."""
+        plan = thinking_of(asked, self.thinking, self.setup.tokenizer, special=self.special)
+        try:
+            return self._rendered(asked, tools, plan), plan
+        except PromptError:
+            lesser = plan.without_effort()
+            if asked.reasoning_effort is None or lesser.arguments == plan.arguments:
+                raise
+            return self._rendered(asked, tools, lesser), lesser
+
+    def _rendered(self, asked: ChatRequest, tools: ToolUse | None, plan: ThinkingPlan) -> list[int]:
         tokenizer = self.setup.tokenizer
-        how: dict[str, Any] = {"special": self.special, "most": self._positions}
+        how: dict[str, Any] = {"special": self.special, "most": self._positions, "arguments": plan.arguments}
         if tools is None:
             return render(with_calls(asked.messages), tokenizer, **how)
         return tools.prompt(asked.messages, tokenizer, **how)
@@ -105,20 +124,23 @@ class ChoiceMaker:
 
     def _answers(
         self, asked: ChatRequest | CompletionRequest, ids: Sequence[int], top: int | None,
-        grammar: Grammar | None, tools: ToolUse | None, tags: Mapping[str, int],
+        grammar: Grammar | None, tools: ToolUse | None, tags: Mapping[str, int], budget: int | None = None,
     ) -> list[Choice]:  # fmt: skip
         """Return the choices of one prompt.
 
         Log-probabilities are kept of each token and the ``top`` best at its place; None: of none. ``tags`` are
-        those of `Choice`.
+        those of `Choice`; ``budget``: most tokens of thoughts.
         """
         setup, can, limit = self.setup, self.setup.target.capabilities, asked.limit
         without = (asked.draftwood or DraftingField()).without(setup.names)
         room = max(1, can.max_positions - len(ids))
         most = room if limit is None else min(limit, room)
+        is_chat = isinstance(asked, ChatRequest)
+        path = partial(ThoughtPath, setup.tokenizer, ids, budget) if is_chat else None
+        begins = None if path is None or not path().first.thinks else lambda: path().begins
         request = setup.request(
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
-            trace=self.wishes.trace, grammar=grammar,
+            trace=self.wishes.trace, grammar=grammar, grammar_begins=begins,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
             temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p,
             repetition_penalty=asked.repetition_penalty, seed=asked.seed,
@@ -139,6 +161,8 @@ class ChoiceMaker:
         found = []
         for number in range(asked.n or 1):
             own, logprobs = replace(request, sequence=number), None
+            if path is not None:
+                own = _thinking(own, path, has_budget=budget is not None)
             if top is not None:
                 logprobs = LogprobRecorder(request.sampling, top, ids if has_prompt else ())
                 own = replace(own, processors=[*own.processors, logprobs])
@@ -147,7 +171,7 @@ class ChoiceMaker:
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
             found.append(Choice(
                 setup, own, self.loop, number, logprobs, self.namespace, is_silent=most == 0, tools=tools,
-                tags=tags, is_chat=isinstance(asked, ChatRequest),
+                tags=tags, is_chat=is_chat,
             ))  # fmt: skip
         return found
 
@@ -168,6 +192,13 @@ class ChoiceMaker:
         if not any(isinstance(drafter, MemoryDrafter) for drafter in found):
             return drafters
         return [d.in_namespace(self.namespace) if isinstance(d, MemoryDrafter) else d for d in found]
+
+
+def _thinking(request: Request, path: Callable[[], ThoughtPath], *, has_budget: bool) -> Request:
+    """Return the request of one choice of a chat: its stop strings are those of the answer, its thoughts end."""
+    criteria = [AnswerStops(one, path()) if isinstance(one, StopStrings) else one for one in request.criteria]
+    budget = [ThoughtBudget(path(), len(request.prompt))] if has_budget else []
+    return replace(request, criteria=criteria, processors=[*request.processors, *budget])
 
 
 class Penalties:

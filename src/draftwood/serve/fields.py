@@ -6,16 +6,19 @@ Fields of a body that are not listed here are ignored, as by other servers, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from draftwood.errors import UnknownNameError, UsageError
-from draftwood.serve.meanings import ALL, REFUSED, TEXT, read_as
+from draftwood.serve.meanings import ALL, BUDGETS, REFUSED, TEXT, read_as
 
 MOST_CHOICES, MOST_TOP, MOST_STOPS, MOST_MESSAGES, MOST_BIASES = 16, 20, 64, 4096, 1 << 16
 FUNCTION_NAME = r"^[a-zA-Z0-9_-]{1,128}$"  # those of tools of MCP servers are longer than 64
+THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields of an assistant's message that hold what it thought: of DeepSeek, of vLLM and OpenRouter; the last has
+parts, beside one of the others."""
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 JsonObject = dict[str, Any]
@@ -41,6 +44,13 @@ class Lenient(BaseModel):
     def ignored(self) -> list[str]:
         """Names of fields that are not read."""
         return sorted(self.model_extra or ())
+
+
+class ThinkingField(Lenient):
+    """Whether the model thinks before it answers, and for how many tokens at most."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Annotated[int, Field(ge=0, le=ALL)] | None = None
 
 
 class RequestBody(Lenient):
@@ -168,6 +178,9 @@ class Writing(RequestBody):
     prediction: PredictedText | None = None
     draftwood: DraftingField | None = None
 
+    named: ClassVar[Mapping[str, str]] = {}
+    """What this API calls fields that chats call otherwise."""
+
 
 def few_stops(stop: Any) -> Any:
     """Return stop strings; `ValueError` where they are too many, or one is empty."""
@@ -202,7 +215,36 @@ class Common(Writing):
         return self.n or 1
 
 
-class ChatRequest(Common):
+class Thinks(Writing):
+    """What requests for chats of any API say of thinking."""
+
+    enable_thinking: bool | None = None
+    thinking: ThinkingField | None = None
+    thinking_budget: Annotated[int, Field(ge=0, le=ALL)] | None = None
+    chat_template_kwargs: JsonObject | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_budget(cls, given: Any) -> Any:
+        """Read the names that servers have for the budget as one."""
+        if not isinstance(given, dict) or not any(name in given for name in BUDGETS):
+            return given
+        found = next((given[name] for name in BUDGETS if given.get(name) is not None), None)
+        return {**{name: value for name, value in given.items() if name not in BUDGETS}, BUDGETS[0]: found}
+
+
+def _as_known(message: JsonObject) -> JsonObject:
+    """Return a message under the names that templates know; a thought is a text."""
+    if message.get("role") == "developer":
+        return {**message, "role": "system"}
+    thoughts = [message[name] for name in THOUGHTS if isinstance(message.get(name), str)]
+    if not any(name in message for name in THOUGHTS):
+        return message
+    kept = {name: value for name, value in message.items() if name not in THOUGHTS}
+    return {**kept, "reasoning_content": thoughts[0]} if thoughts and thoughts[0] else kept
+
+
+class ChatRequest(Common, Thinks):
     """Body of ``/v1/chat/completions``."""
 
     messages: Messages
@@ -217,6 +259,7 @@ class ChatRequest(Common):
         | None
     ) = None
     parallel_tool_calls: bool | None = None
+    reasoning_effort: Annotated[str, Field(max_length=32)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -238,7 +281,7 @@ class ChatRequest(Common):
             role = message.get("role")
             if isinstance(role, str) and role not in ROLES:
                 raise ValueError(f"message {number} has the role {role[:80]!r}: choose one of {sorted(ROLES)}")
-        return [{**one, "role": "system"} if one.get("role") == "developer" else one for one in messages]
+        return [_as_known(message) for message in messages]
 
     @property
     def limit(self) -> int | None:

@@ -27,11 +27,15 @@ def messages_of(items: Sequence[JsonObject], parts: PartReader, offered: Offered
 
     Raises `ApiError` with the place of an item for one that refers to what is not here.
     """
-    found: list[JsonObject] = []
+    found, thought = list[JsonObject](), ""
     for number, item in enumerate(items):
         message = _message(item, f"input.{number}", parts, offered)
         if message is None:
+            thought += _thought(item)
             continue
+        if thought and message["role"] == "assistant":
+            message["reasoning_content"] = thought
+        thought = ""
         last = found[-1] if found else {}
         calls = "tool_calls" in message or "tool_calls" in last
         if calls and last.get("role") == message["role"] == "assistant":  # parts of one turn
@@ -92,4 +96,16 @@ def _joined(first: JsonObject, second: JsonObject) -> JsonObject:
     """Return two parts of an assistant's turn as one message: its texts, then its calls, as a chat has them."""
     texts = [part["content"] for part in (first, second) if part["content"] is not None]
     calls = [call for part in (first, second) for call in part.get("tool_calls", ())]
-    return {"role": "assistant", "content": "".join(texts) if texts else None, "tool_calls": calls}
+    joined = {"role": "assistant", "content": "".join(texts) if texts else None, "tool_calls": calls}
+    thought = "".join(part.get("reasoning_content", "") for part in (first, second))
+    return {**joined, "reasoning_content": thought} if thought else joined
+
+
+def _thought(item: JsonObject) -> str:
+    """Return the text of an item of reasoning: of its content, else of its summary; empty if it has none."""
+    for parts in (item.get("content"), item.get("summary")):
+        given = parts if isinstance(parts, list) else []
+        texts = [part.get("text") for part in given if isinstance(part, dict)]
+        if found := "".join(text for text in texts if isinstance(text, str)):
+            return found
+    return ""

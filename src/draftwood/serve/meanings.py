@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 COUNT = f"{MESSAGES}/count_tokens"
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+BUDGETS = ("thinking_budget", "reasoning_budget", "thinking_budget_tokens", "thinking_token_budget")
+"""Names of the most tokens that a model may think: of Qwen, of llama.cpp (its option and its field), of vLLM."""
 ALL = 1 << 24
 """More tokens than any model takes, or any vocabulary has."""
 
@@ -29,6 +31,7 @@ VALUES = (
     Meaning(("repetition_penalty",), (0, -1), 1),
     Meaning(("seed",), (-1,), None),
     Meaning(LIMITS, (-1,), ALL),
+    Meaning(BUDGETS, (-1,), None),
     Meaning(("stop",), ([],), None),
     Meaning(("logit_bias",), ([],), None),
     Meaning(("logprobs",), (False,), None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -167,6 +167,8 @@ class MessagesRequest(CountRequest, Writing):
     stop_sequences: Every[str] | None = None
     top_k: Tokens | None = None
     metadata: Metadata | None = None
+
+    named: ClassVar[Mapping[str, str]] = {"reasoning_effort": "output_config.effort"}
 
     _few_stops = field_validator("stop_sequences")(few_stops)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import field_validator
 
@@ -15,10 +15,11 @@ from draftwood.serve.fields import (
     Items,
     JsonObject,
     JsonSchema,
+    Lenient,
     Penalty,
+    Thinks,
     Tokens,
     Top,
-    Writing,
 )
 from draftwood.serve.items import messages_of
 from draftwood.serve.meanings import REFUSED, RESPONSES
@@ -27,11 +28,20 @@ from draftwood.serve.parts import PartReader
 
 _AS_IN_CHATS = (
     "model", "temperature", "top_p", "seed", "stream", "user", "top_logprobs", "presence_penalty",
-    "frequency_penalty", "parallel_tool_calls",
+    "frequency_penalty", "parallel_tool_calls", "enable_thinking", "thinking_budget", "chat_template_kwargs",
 )  # fmt: skip
 
 
-class ResponsesRequest(Writing):
+class Reasoning(Lenient):
+    """How much the model is to think; there are no summaries, but the thoughts themselves."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+    context: str | None = None
+
+
+class ResponsesRequest(Thinks):
     """Body of ``/v1/responses``."""
 
     input: str | Items[JsonObject]
@@ -52,6 +62,9 @@ class ResponsesRequest(Writing):
     frequency_penalty: Penalty | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    reasoning: Reasoning | None = None
+
+    named: ClassVar[Mapping[str, str]] = {"reasoning_effort": "reasoning.effort"}
 
     @field_validator("text", "tools", "tool_choice", "metadata")
     @classmethod
@@ -72,6 +85,8 @@ class ResponsesRequest(Writing):
         given = {
             **{name: getattr(self, name) for name in _AS_IN_CHATS},
             "max_completion_tokens": self.max_output_tokens,
+            "reasoning_effort": self.reasoning and self.reasoning.effort,
+            "thinking": self.thinking and self.thinking.model_dump(),
             "logprobs": scored or None,
             "messages": self._messages(parts),
             "tools": self.offered.functions or None,

@@ -71,8 +71,25 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return kept if reasoning is None else {"thinking": reasoning, **kept, "reasoning_content": reasoning}
 
 
+def variables(template: str) -> frozenset[str]:
+    """Return the names that a template reads beside those that it sets; none for one that cannot be read."""
+    from jinja2.exceptions import TemplateError
+    from jinja2.meta import find_undeclared_variables
+
+    sandbox = _sandbox()
+    try:
+        return frozenset(find_undeclared_variables(sandbox.parse(template)) - set(sandbox.globals))
+    except TemplateError:
+        return frozenset()
+
+
 @lru_cache(maxsize=16)
 def _compiled(template: str) -> Any:
+    return _sandbox().from_string(template)
+
+
+@lru_cache(maxsize=1)
+def _sandbox() -> Any:
     from jinja2 import nodes
     from jinja2.exceptions import TemplateError
     from jinja2.ext import Extension
@@ -97,7 +114,7 @@ def _compiled(template: str) -> Any:
     sandbox.filters["tojson"] = _tojson
     sandbox.globals["raise_exception"] = raise_exception
     sandbox.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return sandbox.from_string(template)
+    return sandbox
 
 
 def _tojson(
