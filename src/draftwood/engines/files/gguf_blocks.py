@@ -19,7 +19,7 @@ from draftwood.errors import UnsupportedModelError
 Halves = NDArray[np.float16]
 Scales = NDArray[Any]  # float16, or float32
 Factors = NDArray[Any]  # uint8 or int8, or the floats that they stand for
-_INFINITE = np.uint16(0x7C00)  # the exponent of what is no finite float16
+_FINITE = bytes(byte for byte in range(256) if byte & 0x7C != 0x7C)  # upper bytes of finite float16 numbers
 _NIBBLES, _TWOS = np.uint32(0x0F0F0F0F), np.uint32(0x03030303)
 
 
@@ -36,14 +36,14 @@ class Blocks:
     @property
     def is_finite(self) -> bool:
         """Whether all scales are finite numbers, and leasts where there are any."""
-        # Of float16 their bits are looked at, which is quicker.
-        return all(
-            bool((one.view(np.uint16) & _INFINITE).max(initial=0) < _INFINITE)
-            if one.dtype == np.float16
-            else bool(np.isfinite(one).all())
-            for one in (self.scale, self.least)
-            if one is not None
-        )
+        return _are_finite(self.scale) and (self.least is None or _are_finite(self.least))
+
+
+def _are_finite(scales: Scales) -> bool:
+    if scales.dtype != np.float16:
+        return bool(np.isfinite(scales).all())
+    # Upper bytes without those of finite numbers; numpy's own functions take several times as long on so few.
+    return not scales.view(np.uint8)[..., 1::2].tobytes().translate(None, _FINITE)
 
 
 def half(blocks: Bytes, at: int) -> Halves:
