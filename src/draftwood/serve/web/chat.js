@@ -126,7 +126,10 @@ function fitEnd() {
 function drawTurn(turn) {
   const parts = nodes.get(turn) || addTurn(turn), { answer } = turn, isBusy = isWritten(current, turn);
   showQuestion(parts.asked, turn.question);
-  showMarkdown(parts.prose, answer?.text || "", answer && settings.sources ? sourcesOf(answer) : null);
+  const text = answer?.text.slice(answer.begins) || "";
+  showMarkdown(parts.prose, text, answer && settings.sources ? sourcesOf(answer) : null);
+  parts.thought.hidden = !answer?.thought;
+  if (parts.thinking.textContent !== (answer?.thought || "")) parts.thinking.textContent = answer?.thought || "";
   parts.wait.hidden = !isBusy || Boolean(answer?.text);
   parts.root.setAttribute("aria-busy", isBusy);
   parts.wrong.hidden = !turn.error;
@@ -159,12 +162,14 @@ function addTurn(turn) {
   wrong.setAttribute("role", "alert");
   const retry = button("Try again", () => rewrite(turn)), again = button("Write again", () => rewrite(turn));
   wrong.append(why, " ", retry);
-  const copy = button("Copy", () => copyText(turn.answer.text, copy)), edit = button("Edit question", () => editQuestion(turn));
+  const thought = make("details", "thought"), thinking = make("div", "thinking");
+  thought.append(make("summary", "", "Thoughts"), thinking);
+  const copy = button("Copy", () => copyText(said(turn.answer).content, copy)), edit = button("Edit question", () => editQuestion(turn));
   const earlier = button("Earlier answer", () => takeBack(turn));
   tools.append(copy, again, edit, earlier);
-  root.append(make("h3", "seen-not", "You"), asked, make("h3", "seen-not", "Answer"), prose, wait, ending, wrong, speed, tools);
+  root.append(make("h3", "seen-not", "You"), asked, make("h3", "seen-not", "Answer"), thought, prose, wait, ending, wrong, speed, tools);
   const spoken = isWritten(current, turn) ? 0 : Infinity;
-  const parts = { root, asked, prose, wait, ending, wrong, why, speed, tools, copy, again, edit, earlier, retry, spoken };
+  const parts = { root, asked, thought, thinking, prose, wait, ending, wrong, why, speed, tools, copy, again, edit, earlier, retry, spoken };
   nodes.set(turn, parts);
   const next = current.turns.slice(current.turns.indexOf(turn) + 1).map((one) => nodes.get(one)?.root).find(Boolean);
   byId("turns").insertBefore(root, next ?? null);

@@ -11,7 +11,7 @@ const DEFAULTS = {
 const randomId = () => crypto.getRandomValues(new Uint32Array(2)).join("-");
 const newTurn = (question) => ({ id: randomId(), revision: 0, question, answer: null, error: "", before: null });
 const newAnswer = (seed) => ({
-  text: "", runs: [], tokens: 0, passes: 0, drafted: 0, seconds: 0, plainPasses: 0, plainSeconds: 0, busy: "", seed, limit: 0, ended: "",
+  text: "", thought: "", begins: 0, runs: [], tokens: 0, passes: 0, drafted: 0, seconds: 0, plainPasses: 0, plainSeconds: 0, busy: "", seed, limit: 0, ended: "",
 });
 const newChat = () => ({ id: randomId(), touched: 0, turns: [] });
 

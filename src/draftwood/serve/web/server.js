@@ -35,8 +35,9 @@ async function* lines(response) {
 }
 
 /* Yield what each pass of an answer adds, as it comes, with the server's seconds of all passes so far: the browser's
-   clock would count its own painting, too. `ended` is called with the finish reason. */
-async function* passes(response, ended = () => {}) {
+   clock would count its own painting, too. `ended` is called with the finish reason, and `told`, behind the pass that
+   it comes from, with what is new in the answer and in what the model thinks. */
+async function* passes(response, ended = () => {}, told = () => {}) {
   let seconds = 0;
   for await (const line of lines(response)) {
     if (line === "[DONE]") return;
@@ -44,9 +45,9 @@ async function* passes(response, ended = () => {}) {
     if (chunk.error) throw Object.assign(new Error(chunk.error.message), { code: chunk.error.code });
     const reason = chunk.choices?.[0]?.finish_reason;
     if (reason) ended(reason);
-    if (!chunk.draftwood) continue;
-    seconds += (chunk.draftwood.step?.ms || 0) / 1000;
-    yield { seconds, ...chunk.draftwood };
+    seconds += (chunk.draftwood?.step?.ms || 0) / 1000;
+    if (chunk.draftwood) yield { seconds, ...chunk.draftwood };
+    told(chunk.choices?.[0]?.delta || {});
   }
   throw new Error("The connection ended before the answer did.");
 }

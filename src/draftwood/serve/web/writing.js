@@ -8,7 +8,7 @@ const LEAST_PASSES = 8;  // passes without drafts that it takes to say how fast 
 function bodyOf(chat, turn, seed) {
   const before = chat.turns.slice(0, chat.turns.indexOf(turn));
   const messages = before.flatMap(({ question, answer }) => (answer?.text
-    ? [{ role: "user", content: question }, { role: "assistant", content: answer.text }] : []));  // roles take turns
+    ? [{ role: "user", content: question }, said(answer)] : []));  // roles take turns
   if (settings.system.trim()) messages.unshift({ role: "system", content: settings.system });
   messages.push({ role: "user", content: turn.question });
   const draft = draftersWanted();
@@ -16,6 +16,11 @@ function bodyOf(chat, turn, seed) {
     messages, seed, temperature: settings.temperature, max_tokens: settings.limit,
     ...(draft === true ? {} : { draftwood: { draft } }),
   };
+}
+
+/* Return an answer as a message; the chat template decides what becomes of its thoughts. */
+function said({ text, begins, thought }) {
+  return { role: "assistant", content: text.slice(begins), ...(thought ? { reasoning_content: thought } : {}) };
 }
 
 const newSeed = () => (settings.seed === "" ? crypto.getRandomValues(new Uint32Array(1))[0] : Number(settings.seed));
@@ -49,7 +54,7 @@ async function writeAnswer(chat, { turn, control }, changed) {
   let saved = performance.now();
   try {
     const response = await ask(bodyOf(chat, turn, answer.seed), "trace", control.signal);
-    for await (const event of passes(response, (reason) => { answer.ended = reason; })) {
+    for await (const event of passes(response, (reason) => { answer.ended = reason; }, thoughtsOf(answer))) {
       takePass(answer, event);
       if (performance.now() - saved > SAVED_EVERY) { saveChat(chat, turn); saved = performance.now(); }
       changed();
@@ -96,16 +101,28 @@ function takePass(answer, { pieces, tokens, step, busy }) {
   answer.plainSeconds += step.ms / 1000;
 }
 
+/* Return what keeps thoughts, and where the answer begins in the text: behind them and the tags that mark them. */
+function thoughtsOf(answer) {
+  let hasBegun = false;
+  return ({ reasoning_content: thought = "", content = "" }) => {
+    answer.thought += thought;
+    if (!hasBegun) answer.begins = answer.text.length - content.length;
+    hasBegun ||= Boolean(content);
+  };
+}
+
 function stopWriting(chat) {
   writing.get(chat.id)?.control.abort();
 }
 
-/* Return a function that says who proposed the letter at a place of an answer; fast if asked in rising order. */
-function sourcesOf({ runs }) {
+/* Return a function that says who proposed the letter at a place of an answer behind its thoughts; fast if asked in
+   rising order. */
+function sourcesOf({ runs, begins }) {
   const ends = [];
   for (const [, letters] of runs) ends.push((ends.at(-1) || 0) + letters);
   let at = 0;
-  return (place) => {
+  return (behind) => {
+    const place = begins + behind;
     if (at > 0 && place < ends[at - 1]) at = 0;
     while (at < ends.length && place >= ends[at]) at++;
     return at < runs.length ? runs[at][0] : MODEL;
