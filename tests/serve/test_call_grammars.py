@@ -88,7 +88,7 @@ def test_a_forced_call_is_as_the_template_writes_it_and_fits_the_schema(form):
 @every_form
 def test_text_is_free_and_a_call_in_it_holds(form):
     tools, tokenizer = tools_in(form)
-    assert tools.is_strict
+    assert tools.is_strict(tokenizer)
     grammar = tools.strict_grammar(tokenizer)
     call, other = written(form, "note", GIVEN), written(form, "list", {})
     wrong = written(form, "note", {**GIVEN, "count": 2})
@@ -96,6 +96,7 @@ def test_text_is_free_and_a_call_in_it_holds(form):
     assert allows(grammar, tokenizer, f"{before}Hi [x] {{") is True
     assert allows(grammar, tokenizer, before + call) is True
     assert allows(grammar, tokenizer, before + other) is True
+    assert form == "bare" or allows(grammar, tokenizer, f"<turn>{before}<system>{call}") is True
     assert allows(grammar, tokenizer, before + wrong) is None
     if form != "bare":
         assert allows(grammar, tokenizer, f"{before}{call}\n{other} Done.") is True

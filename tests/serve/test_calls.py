@@ -156,6 +156,22 @@ def test_a_thought_that_the_template_opens_holds_no_call(monkeypatch):
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))
+def test_one_call_at_a_time_is_the_first_and_ends_the_answer(served, number):
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": f"{number}: x"}], "tools": [LOOK, LIST],
+             "parallel_tool_calls": False}  # fmt: skip
+    whole, chunks = both(served.chat.completions.create, asked)
+    message, parts = whole.choices[0].message, read(SHAPES[number])
+    place = next((n for n, part in enumerate(parts) if isinstance(part, tuple)), len(parts))
+    said = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    assert [*([message.content] if message.content else []), *said] == parts[: place + 1]
+    assert whole.choices[0].finish_reason == ("tool_calls" if said else "stop")
+    deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == (message.content or "")
+    pieces = [call.function.arguments for delta in deltas for call in delta.tool_calls or ()]
+    assert "".join(pieces) == "".join(arguments for _, arguments in said)
+
+
+@pytest.mark.parametrize("number", range(len(SHAPES)))
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_streams_of_chats_are_whole_chats(served, number, is_cut):
     text = SHAPES[number]

@@ -132,3 +132,63 @@ def test_a_response_that_ends_within_a_thought_is_the_thought(url, written):
         response = client.responses.create(**asked)
     assert (response.status, [item.type for item in response.output]) == ("incomplete", ["reasoning"])
     assert response.output[0].content[0].text.startswith("The")
+
+
+CALLS = (
+    "{% set f = m.tool_calls[0].function %}<|start|>assistant to=functions.{{ f.name }}"
+    "<|channel|>commentary json<|message|>{{ f.arguments | tojson }}<|call|>"
+)
+HARMONY_TEMPLATE = (
+    "{% for t in tools or [] %}<system>{{ t.function.name }}<turn>{% endfor %}"
+    "{% for m in messages %}{% if m.tool_calls %}CALLS{% else %}"
+    "<|start|>{{ m.role }}{{ '<|channel|>final' if m.role == 'assistant' }}<|message|>{{ m.content }}<|end|>"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+).replace("CALLS", CALLS)
+THOUGHT = ("<|channel|>", b"analysis", "<|message|>", b"so", "<|end|>", "<|start|>", b"assistant")
+HEADERS = [
+    (*THOUGHT, "<|channel|>", b"commentary to=functions.look ", "<|constrain|>", b"json", "<|message|>"),
+    (*THOUGHT, b" to=functions.look", "<|channel|>", b"commentary json", "<|message|>"),
+    (b" to=functions.look", "<|channel|>", b"commentary ", "<|constrain|>", b"json", "<|message|>"),
+    ("<|channel|>", b"commentary to=functions.look", "<|message|>"),
+    ("<|channel|>", b"commentary", "<|message|>", b"I look.", "<|end|>", "<|start|>",
+     b"assistant to=functions.look", "<|channel|>", b"commentary", "<|message|>"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def calling(folder, written):
+    """A server whose template writes calls in messages to functions."""
+    setup = Setup(str(folder), None, "none", "fixed:1")
+    setup.tokenizer.chat_template = HARMONY_TEMPLATE
+    setup = scripted(setup, lambda _: spell(setup.tokenizer, *written[-1]), margin=40)
+    with (
+        running(setup) as server,
+        OpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_message_to_a_function_is_a_call(calling, written, header, stream):
+    arguments = '{"at": "<|message|> \u4e2d"}'
+    written.append((*header, arguments.encode(), "<end>"))
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "tools": [LOOK], "max_tokens": 200}
+    if stream:
+        with calling.chat.completions.stream(**asked) as told:
+            (choice,) = told.get_final_completion().choices
+    else:
+        (choice,) = calling.chat.completions.create(**asked).choices
+    (call,) = choice.message.tool_calls
+    assert (call.function.name, call.function.arguments, choice.finish_reason) == ("look", arguments, "tool_calls")
+    assert (choice.message.content or None) == ("I look." if b"I look." in header else None)
+    assert getattr(choice.message, "reasoning_content", None) == ("so" if b"so" in header else None)
+
+
+def test_calls_of_harmony_are_told_by_its_template_and_forced_at_once(calling, written):
+    written.append((b" to be", "<end>"))
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "tools": [LOOK], "max_tokens": 200}
+    (choice,) = calling.chat.completions.create(**asked).choices
+    assert choice.message.content == " to be"
+    (choice,) = calling.chat.completions.create(**asked, tool_choice="required").choices
+    assert choice.message.tool_calls[0].function.name == "look"

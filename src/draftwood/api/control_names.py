@@ -16,6 +16,14 @@ def control_names(tokenizer: Any) -> re.Pattern[str] | None:
     return remembered(tokenizer, "control names", size, _control_names)
 
 
+def control_ids(tokenizer: Any) -> list[int]:
+    """Return the control tokens of a tokenizer, ascending."""
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    if added is None:
+        return sorted(int(token) for token in getattr(tokenizer, "all_special_ids", ()))
+    return sorted(int(token) for token, about in added.items() if about.special)
+
+
 def _control_names(tokenizer: Any) -> re.Pattern[str] | None:
     from draftwood.engines.files.vocabulary import MESSAGE_MARKS  # imports numpy
 

@@ -41,26 +41,35 @@ _FORMATS = (
     _Format({OPENING: "thought", CLOSING: "end"}, OPENING, "text", CLOSING),
 )  # fmt: skip
 _THINKING = "analysis"  # the first word of the header of a thought
-_LONGEST = 32  # tokens of a header; of more, it is text
+_LONGEST = 64  # tokens of a header, which may name a function; of more, it is text
+
+
+_CALLED = re.compile(r"\bto=functions\.([\w.-]+)")  # in the header of a message to a function
+_RECIPIENT = " to=functions."  # it may stand behind the role, which the prompt has written
+CALL_OPENING, CALL_BETWEEN = "<|channel|>commentary to=functions.", "<|message|>"
+"""What stands before a function's name, and before its arguments, wherever the header names it."""
 
 
 class _State(NamedTuple):
-    where: Literal["text", "header", "line", "thought"] = "text"
+    where: Literal["text", "begun", "header", "line", "thought"] = "text"
     header: tuple[int, ...] = ()
     is_open: bool = False  # a thought was begun and not ended
+    before: tuple[int, ...] = ()  # tokens of the header before its channel
 
 
 class ThoughtReader:
     """Reads the tokens of one answer behind its ``prompt``, which may end within a thought.
 
     ``tags`` are what a thought is put between. ``first`` is the state behind the prompt; states do not change.
+    ``tells_calls``: messages to functions begin with `CALL_OPENING`, the name and `CALL_BETWEEN`.
     """
 
     def __init__(
         self, tokenizer: Any, format_: _Format, prompt: Sequence[int],
-        tags: tuple[str, str] = (OPENING, CLOSING),
+        tags: tuple[str, str] = (OPENING, CLOSING), *, tells_calls: bool = False,
     ) -> None:  # fmt: skip
         self._opening, self._closing = tags
+        self._tells_calls = False  # of the prompt none is told
         self._parts = parts = _ids(tokenizer, format_)
         self._stands, self._opens, self.end = format_.stands, single_token(tokenizer, format_.opening), format_.end
         self._shown, self._full = decoder(tokenizer), decoder(tokenizer, special=True)
@@ -69,7 +78,10 @@ class ThoughtReader:
         for token in prompt[max(0, last - _LONGEST) :]:
             self.read(token)
         begun = self._state.where  # the role in a header is the prompt's: text may follow it at once
-        self.first = self._state = _State("text" if begun == "header" else begun, self._state.header)
+        self._tells_calls = tells_calls and "message" in parts.values()
+        if begun == "header":
+            begun = "begun" if self._tells_calls else "text"
+        self.first = self._state = _State(begun)
 
     def read(self, token: int) -> tuple[str, bool]:
         """Return the text that stands before a token, and whether the token is text, too."""
@@ -85,7 +97,7 @@ class ThoughtReader:
 
     def says(self, state: _State) -> bool:
         """Whether what follows is the answer, no part of a thought or a header."""
-        return state.where == "text"
+        return state.where in ("text", "begun")
 
     def opening(self, state: _State) -> Iterable[int]:
         """Return the token that would begin a thought here, if one can."""
@@ -93,8 +105,10 @@ class ThoughtReader:
         return [self._opens] if is_there and self._opens is not None else []
 
     def _read(self, token: int, state: _State) -> tuple[str, bool, _State]:
-        where, header, is_open = state
+        where, header, is_open, before = state
         part = self._parts.get(token)
+        if part is None and where == "begun":
+            return self._begun(state._replace(header=(*header, token)))
         if part is None and where in ("header", "line"):
             return self._more(state._replace(header=(*header, token)))
         if part is None:
@@ -103,14 +117,28 @@ class ThoughtReader:
         if part == "within":
             return "", False, state
         if part in ("header", "line"):
-            return "", False, _State("line" if part == "line" else "header", (), is_open)
+            before = header if where in ("begun", "header") else ()
+            return "", False, _State("line" if part == "line" else "header", (), is_open, before)
         if part == "thought" or (part == "message" and self._full(header).split()[:1] == [_THINKING]):
             return "", False, _State("thought", (), is_open)
-        return self._closing if is_open else "", False, _State()
+        called = (
+            _CALLED.search(f"{self._full(before)} {self._full(header)}")
+            if part == "message" and self._tells_calls
+            else None
+        )
+        mark = "" if called is None else f"{CALL_OPENING}{called[1]}{CALL_BETWEEN}"
+        return self._closing * is_open + mark, False, _State()
+
+    def _begun(self, state: _State) -> tuple[str, bool, _State]:
+        """Return the same for one more token of what may name a function, before any channel."""
+        text = self._full(state.header)
+        if _RECIPIENT.startswith(text) or (text.startswith(_RECIPIENT) and len(state.header) <= _LONGEST):
+            return "", False, state
+        return self._shown(state.header), False, _State()
 
     def _more(self, state: _State) -> tuple[str, bool, _State]:
         """Return the same for a header that has one more token."""
-        where, header, is_open = state
+        where, header, is_open, _ = state
         text = self._full(header)
         if where == "line" and "\n" in text:
             rest = text.partition("\n")[2]
@@ -122,11 +150,11 @@ class ThoughtReader:
 
 
 def thought_reader(
-    tokenizer: Any, prompt: Sequence[int], tags: tuple[str, str] = (OPENING, CLOSING)
+    tokenizer: Any, prompt: Sequence[int], tags: tuple[str, str] = (OPENING, CLOSING), *, tells_calls: bool = False
 ) -> ThoughtReader | None:
     """Return what reads the answer to a prompt; None for a model whose thoughts are text, or that has none."""
     format_ = _format_of(tokenizer)
-    return ThoughtReader(tokenizer, format_, prompt, tags) if format_ else None
+    return ThoughtReader(tokenizer, format_, prompt, tags, tells_calls=tells_calls) if format_ else None
 
 
 def without_thoughts(messages: Sequence[dict[str, Any]], tokenizer: Any) -> list[dict[str, Any]]:

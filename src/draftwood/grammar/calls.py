@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from draftwood.errors import UsageError
@@ -52,7 +53,7 @@ class CallParts(NamedTuple):
     """What calls consist of: each function's by its name, and what stands around them.
 
     With a ``separator`` several stand between ``opening`` and ``closing``. ``tokens`` are ids of control tokens
-    whose names stand in the texts.
+    whose names stand in the texts, ``others`` those that a text beside calls may hold.
     """
 
     calls: Mapping[str, Sequence[Part]]
@@ -60,6 +61,7 @@ class CallParts(NamedTuple):
     closing: str
     separator: str
     tokens: Mapping[str, int]
+    others: Sequence[int] = ()
 
 
 def forced(parts: CallParts) -> Grammar:
@@ -82,11 +84,19 @@ def in_text(parts: CallParts) -> Grammar:
     assert found is not None
     trigger = next((name for name in parts.tokens if parts.opening.startswith(name)), found[0])
     rest = f"{rules.literal(parts.opening.removeprefix(trigger))} calls {rules.literal(parts.closing)}"
+    others = _ranges([token for token in parts.others if token != parts.tokens.get(trigger)])
+    unit = f"head {rest} | ALL <[{others}]>" if others else f"head {rest}"
     several = f"call ({rules.literal(parts.separator)} call)*" if parts.separator else "call"
     head = f"head: ALL {rules.literal(trigger)}"
     if trigger not in parts.tokens:
         head = f"head[lazy]: ALL {rules.literal(trigger)}"
-    return rules.grammar(f"(head {rest})* tail", head, f"calls: {several}", "tail: ALL", f"ALL: {_ALL}")
+    return rules.grammar(f"({unit})* tail", head, f"calls: {several}", "tail: ALL", f"ALL: {_ALL}")
+
+
+def _ranges(ids: Sequence[int]) -> str:
+    """Return ascending ids as Lark writes a set of tokens: some models have thousands of control tokens."""
+    runs = [list(run) for _, run in groupby(enumerate(ids), lambda pair: pair[1] - pair[0])]
+    return ",".join(f"{run[0][1]}-{run[-1][1]}" for run in runs)
 
 
 def instead(schema: Mapping[str, Any], parts: CallParts) -> Grammar:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from draftwood.api.generation import recorded
@@ -19,6 +22,7 @@ from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
+from draftwood.serve.one_call import OneCall
 from draftwood.serve.thoughts import MARKS, ThoughtSplitter
 from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
@@ -67,10 +71,15 @@ class Choice:
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self._tools, self._splitter = tools, None
         self._reader = None if tools is None else CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
-        thoughts = thought_reader(setup.tokenizer, request.prompt, MARKS) if is_chat else None
+        read = partial(thought_reader, setup.tokenizer, request.prompt, MARKS, tells_calls=tools is not None)
+        thoughts = read() if is_chat else None
         if is_chat:
             within = thoughts is None and opens_thought(self.spelling, request.prompt)
             self._splitter = ThoughtSplitter(is_marked=thoughts is not None, within=within)
+        if tools is not None and tools.is_single and self._splitter is not None:
+            reader = CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
+            first_call = OneCall(TextBuilder(self.spelling, thoughts=read()), deepcopy(self._splitter), reader)
+            request = replace(request, criteria=(*request.criteria, first_call))
         self._ends = list[int]()  # characters of the text up to each token's end
         self.prompt_text: str | None = None
         stop = stop_strings_of(request)

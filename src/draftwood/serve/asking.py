@@ -247,7 +247,7 @@ def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar 
             found.append(("tool_choice", tools.forced_grammar(tokenizer)))
         elif wanted is not None and wanted.type != "text":
             found.append(("response_format", _formatted(wanted)))
-        elif tools is not None and tools.is_strict:
+        elif tools is not None and tools.is_strict(tokenizer):
             found.append(("tools", tools.strict_grammar(tokenizer)))
         if asked.guided_regex is not None:
             found.append(("guided_regex", Grammar.regex(asked.guided_regex)))

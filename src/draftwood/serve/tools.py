@@ -33,11 +33,14 @@ Answer with a JSON object with its "name" and its "arguments"."""
 class ToolUse:
     """The tools of one request, at least one.
 
-    ``forced``: a grammar forces the answer to be a call; ``is_named``: the client has named the function.
+    ``forced``: a grammar forces the answer to be a call; ``is_named``: the client has named the function;
+    ``is_single``: an answer ends with its first call.
     """
 
-    def __init__(self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool) -> None:
-        self._functions, self.forced = functions, forced
+    def __init__(
+        self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool, is_single: bool
+    ) -> None:
+        self._functions, self.forced, self.is_single = functions, forced, is_single
         self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # as in the API
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
 
@@ -58,15 +61,14 @@ class ToolUse:
                 pass
         return render(self.messages(called), tokenizer, **how)
 
-    @property
-    def is_strict(self) -> bool:
+    def is_strict(self, tokenizer: Any) -> bool:
         """Whether calls of some function must fit its schema, once they have begun."""
-        return any(function.strict for function in self._functions)
+        return forms_of(tokenizer)[0].has_grammar and any(function.strict for function in self._functions)
 
     def forced_grammar(self, tokenizer: Any) -> Grammar:
         """Return the grammar of one call; raises as `forced`. The prompt must have been made before."""
-        form = self._form(tokenizer) if self.is_told_by_template else BARE
-        return forced(call_parts(form, self.parameters, tokenizer))
+        form = self._form(tokenizer)
+        return forced(call_parts(BARE if form is OURS else form, self.parameters, tokenizer))
 
     def strict_grammar(self, tokenizer: Any) -> Grammar:
         """Return the grammar of texts with calls, of which those of strict functions fit their schemas."""
@@ -81,7 +83,8 @@ class ToolUse:
         return {one.name: self.parameters[one.name] if one.strict else None for one in self._functions}
 
     def _form(self, tokenizer: Any) -> CallForm:
-        return forms_of(tokenizer)[0] if self.is_told_by_template else OURS
+        form = forms_of(tokenizer)[0]
+        return form if self.is_told_by_template and form.has_grammar else OURS
 
     def messages(self, messages: Sequence[JsonObject]) -> list[JsonObject]:
         """Return a conversation with the functions in its system message."""
@@ -96,16 +99,16 @@ class ToolUse:
 def tools_of(asked: ChatRequest) -> ToolUse | None:
     """Return the tools of a chat; None where there are none, or none may be used. Raises `ApiError`."""
     functions = [tool.function for tool in asked.tools or ()]
-    choice = asked.tool_choice
+    choice, is_single = asked.tool_choice, asked.parallel_tool_calls is False
     if isinstance(choice, NamedTool):
-        return ToolUse(_named(functions, [choice])[:1], forced=True, is_named=True)
+        return ToolUse(_named(functions, [choice])[:1], forced=True, is_named=True, is_single=is_single)
     if isinstance(choice, AllowedTools):
         functions, choice = _named(functions, choice.allowed_tools.tools), choice.allowed_tools.mode
     if choice == "required" and not functions:
         raise ApiError("tool_choice is 'required', and there are no tools", param="tool_choice")
     if not functions or choice == "none":
         return None
-    return ToolUse(functions, forced=choice == "required", is_named=False)
+    return ToolUse(functions, forced=choice == "required", is_named=False, is_single=is_single)
 
 
 def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> list[FunctionTool]:

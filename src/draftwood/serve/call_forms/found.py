@@ -7,7 +7,8 @@ from typing import Any
 
 from draftwood.api.call_frame import CallFrame, call_style
 from draftwood.api.calls import CLOSING, OPENING
-from draftwood.api.control_names import control_names
+from draftwood.api.control_names import control_ids, control_names
+from draftwood.api.thoughts import CALL_BETWEEN, CALL_OPENING
 from draftwood.engines.tokens.file_tokenizer import decoder, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 from draftwood.grammar.calls import CallParts
@@ -17,9 +18,6 @@ from draftwood.serve.call_forms.literals import LiteralForm
 from draftwood.serve.call_forms.named import NamedForm
 from draftwood.serve.call_forms.objects import ObjectForm
 
-_MESSAGE = "<|message|>"
-_HARMONY = ("<|channel|>commentary to=functions.", f" <|constrain|>json{_MESSAGE}", "")
-"""How gpt-oss writes a call where its answer begins; its template writes the same in another order."""
 OURS: CallForm = ObjectForm(f'{OPENING}{{"name": "', '", "arguments": ', f"}}{CLOSING}")
 """The form of which models are told whose templates have none; read beside others, since many models know it."""
 
@@ -38,8 +36,8 @@ def form_of(frame: CallFrame) -> CallForm:
         return ElementForm(frame.before, frame.members, frame.after)
     if frame.kind == "values":
         return LiteralForm(frame.before, frame.members, frame.after)
-    if _MESSAGE in frame.between:
-        return NamedForm(*_HARMONY)
+    if CALL_BETWEEN in frame.between:  # what reads the tokens of harmony writes the header so
+        return NamedForm(CALL_OPENING, CALL_BETWEEN, "")
     return NamedForm(frame.before, frame.between, frame.after)
 
 
@@ -50,7 +48,7 @@ BARE: CallForm = ObjectForm('{"name": "', '", "arguments": ', "}")
 def call_parts(form: CallForm, schemas: Mapping[str, Mapping[str, Any] | None], tokenizer: Any) -> CallParts:
     """Return what calls consist of, for grammars: each function's by its schema, None for free arguments."""
     calls = {name: form.written(name, schema) for name, schema in schemas.items()}
-    return CallParts(calls, *form.around, form.separator, control_tokens(tokenizer))
+    return CallParts(calls, *form.around, form.separator, control_tokens(tokenizer), control_ids(tokenizer))
 
 
 def hidden_tags(tokenizer: Any) -> dict[str, int]:

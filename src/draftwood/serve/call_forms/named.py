@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+from draftwood.api.thoughts import CALL_OPENING
 from draftwood.grammar.calls import Json, Part
 from draftwood.serve.call_forms.base import CallForm, Event, FormReader, arguments, end, tags_of
 
@@ -18,6 +19,7 @@ class NamedForm(CallForm):
     def __init__(self, before: str, between: str, after: str) -> None:
         self._opening, self._closing = tags_of(before.removesuffix("functions.")), tags_of(after)
         inner = tags_of(between)
+        self.has_grammar = before != CALL_OPENING
         self._between, self.around = between, (before.lstrip(), after.rstrip())
         self._last = inner[-1]  # what stands before it may differ from call to call
         self.openings = self._opening
