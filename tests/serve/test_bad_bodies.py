@@ -74,7 +74,7 @@ def test_odd_names_of_ignored_fields_stay_out_of_the_header(url, stream):
         (CHAT, {"tools": [{"type": "function"}]}, "tools.0.function", "required"),
         (CHAT, {"prediction": {"content": [{"type": "image_url"}]}}, "prediction.content.0.type", "'text'"),
         ("/v1/completions", {"prompt": [[1], [1.5]]}, "prompt.1.0", "a valid"),
-        ("/v1/completions", {"prompt": None}, "prompt", "a valid string"),
+        ("/v1/completions", {"prompt": None}, "prompt", "required"),
         (RESPONSES, {"input": ["x"]}, "input.0", "a valid dictionary"),
     ],
 )

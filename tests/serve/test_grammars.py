@@ -1,6 +1,7 @@
 """Response formats, forced calls and expressions, as clients ask for them."""
 
 import json
+import re
 
 import openai
 import pytest
@@ -60,3 +61,56 @@ def test_a_forced_call_comes_as_a_call(client, stream):
 def test_what_no_grammar_can_hold_is_refused(client, change, said):
     with pytest.raises(openai.BadRequestError, match=said):
         client.chat.completions.create(**asked(**change))
+
+
+GBNF = 'root ::= ("yes" | "no") "!"+  # as llama.cpp has grammars'
+LARK = 'start: ("yes" | "no") "!"+'
+FORMS = [
+    ({"guided_json": SCHEMA}, r'{"answer": "(yes|no)"}'),
+    ({"guided_json": json.dumps(SCHEMA)}, r'{"answer": "(yes|no)"}'),
+    ({"json_schema": SCHEMA}, r'{"answer": "(yes|no)"}'),
+    ({"response_format": {"type": "json_object", "schema": SCHEMA}}, r'{"answer": "(yes|no)"}'),
+    ({"response_format": {"type": "json_schema", "schema": SCHEMA}}, r'{"answer": "(yes|no)"}'),
+    ({"guided_choice": ["a.c", "(x)"]}, r"a\.c|\(x\)"),
+    ({"guided_regex": "[0-9]{3}"}, "[0-9]{3}"),
+    ({"grammar": GBNF}, "(yes|no)!+"),
+    ({"guided_grammar": LARK}, "(yes|no)!+"),
+    ({"structured_outputs": {"json": SCHEMA}}, r'{"answer": "(yes|no)"}'),
+    ({"structured_outputs": {"regex": "[0-9]{3}", "choice": None}}, "[0-9]{3}"),
+    ({"structured_outputs": {"choice": ["aa", "bb"]}}, "aa|bb"),
+    ({"structured_outputs": {"grammar": LARK}}, "(yes|no)!+"),
+    ({"structured_outputs": {"json_object": False, "choice": ["aa"]}}, "aa"),
+]
+
+
+@pytest.mark.parametrize(("body", "form"), FORMS, ids=lambda one: json.dumps(one)[:60])
+def test_the_forms_of_other_servers_are_kept_by_chats_and_plain_texts(client, body, form):
+    text = client.chat.completions.create(**asked(extra_body=body)).choices[0].message.content
+    assert re.fullmatch(form, text), text
+    plain = client.completions.create(model="tiny", prompt="hello", max_tokens=60, seed=1, extra_body=body)
+    assert re.fullmatch(form, plain.choices[0].text), plain.choices[0].text
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "said"),
+    [
+        ({"grammar": "root ::= ("}, "grammar", "Expected"),
+        ({"grammar": "x ::= y"}, "grammar", "cannot be used"),
+        ({"guided_json": "{"}, "guided_json", "is no JSON"),
+        ({"guided_choice": []}, "guided_choice", "at least 1"),
+        ({"guided_choice": [""]}, "guided_choice.0", "at least 1"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex", "cannot be used"),
+        ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs.regex", "at once"),
+        ({"guided_json": {"not": {}}}, "guided_json", "at #"),
+    ],
+)
+def test_a_form_with_a_fault_is_refused_under_its_name(client, body, param, said):
+    with pytest.raises(openai.BadRequestError, match=said) as caught:
+        client.chat.completions.create(**asked(extra_body=body))
+    assert caught.value.param == param
+
+
+def test_parts_of_fields_that_are_not_read_are_named_and_null_is_left_out(client):
+    body = {"structured_outputs": {"regex": "[0-9]{3}", "backend": "x"}, "stream_options": {"include_usage": None}}
+    answer = client.chat.completions.with_raw_response.create(**asked(extra_body=body))
+    assert answer.headers["x-draftwood-ignored"] == "structured_outputs.backend"

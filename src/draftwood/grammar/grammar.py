@@ -93,6 +93,24 @@ class Grammar:
         """Return a context-free grammar, written as for Lark, whose rule ``start`` is the answer."""
         return cls("lark", text)
 
+    @classmethod
+    def context_free(cls, text: str) -> Self:
+        """Return a context-free grammar in the dialect of Lark, or in GBNF, as llama.cpp has it, made such.
+
+        Raises `UsageError` for GBNF with a fault.
+        """
+        if "::=" not in text:
+            return cls.lark(text)
+        library()
+        from llguidance.gbnf_to_lark import gbnf_to_lark
+
+        try:
+            return cls.lark(gbnf_to_lark(text))
+        except (Exception, RecursionError) as error:  # it raises bare ones
+            raise UsageError(
+                f"this grammar cannot be used ({reason(str(error))}): correct or simplify it"
+            ) from error
+
     def compiled(self) -> str:
         """Return the grammar as llguidance takes it; raises `UsageError` where it cannot be."""
         if len(self.text) > MOST_CHARACTERS:

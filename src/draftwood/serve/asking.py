@@ -25,8 +25,9 @@ from draftwood.grammar.calls import check_parameters
 from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Choice
 from draftwood.serve.call_forms.found import hidden_tags
+from draftwood.serve.constraints import constraints_of
 from draftwood.serve.errors import GONE, ApiError
-from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField, ResponseFormat
+from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField
 from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.thinking import ThinkingDefault, ThinkingPlan, thinking_of
 from draftwood.serve.tools import ToolUse, tools_of, with_calls
@@ -240,17 +241,14 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
 
 def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar | None:
     """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
-    wanted = asked.response_format if isinstance(asked, ChatRequest) else None
     found: list[tuple[str, Grammar]] = []
     try:
-        if tools is not None and tools.forced:
-            found.append(("tool_choice", tools.forced_grammar(tokenizer)))
-        elif wanted is not None and wanted.type != "text":
-            found.append(("response_format", _formatted(wanted)))
-        elif tools is not None and tools.is_strict(tokenizer):
+        found += constraints_of(asked)
+        if tools is not None and tools.forced:  # the calls alone: no answer follows them
+            found = [one for one in found if one[0] != "response_format"]
+            found.insert(0, ("tool_choice", tools.forced_grammar(tokenizer)))
+        elif not found and tools is not None and tools.is_strict(tokenizer):
             found.append(("tools", tools.strict_grammar(tokenizer)))
-        if asked.guided_regex is not None:
-            found.append(("guided_regex", Grammar.regex(asked.guided_regex)))
         if len(found) > 1:
             raise ApiError(
                 f"an answer cannot follow {found[0][0]} and {found[1][0]} at once: leave one out",
@@ -272,13 +270,5 @@ def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar 
                 return either
             return grammar
     except UsageError as error:
-        raise ApiError(str(error), param=found[0][0] if found else "response_format") from error
+        raise ApiError(str(error), param=found[0][0] if found else "tool_choice") from error
     return None
-
-
-def _formatted(wanted: ResponseFormat) -> Grammar:
-    if wanted.type == "json_object":
-        return Grammar.json_object()
-    if wanted.json_schema is None or wanted.json_schema.schema_ is None:
-        raise ApiError("response_format of type json_schema needs json_schema.schema", param="response_format")
-    return Grammar.json_schema(wanted.json_schema.schema_)

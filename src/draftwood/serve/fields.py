@@ -31,6 +31,8 @@ Messages = Annotated[Items[JsonObject], Field(min_length=1)]
 Name = Annotated[str, Field(max_length=512)]  # of a model; each event of a stream repeats it
 Tokens = Annotated[int, Field(ge=1, le=ALL)]
 Top = Annotated[int, Field(ge=0, le=MOST_TOP)]
+Pattern = Annotated[str, Field(max_length=1 << 22)]
+Choices = Annotated[Items[Annotated[str, Field(min_length=1, max_length=1 << 16)]], Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
 
@@ -40,10 +42,24 @@ class Lenient(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: Any) -> Any:
+        """Null means for every field that it is left out."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
     @property
     def ignored(self) -> list[str]:
-        """Names of fields that are not read."""
-        return sorted(self.model_extra or ())
+        """Names of fields that are not read, those of parts behind the part's name and a point."""
+        found = set(self.model_extra or ())
+        for name in self.model_fields_set:
+            value = getattr(self, name, None)
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Lenient):
+                    found.update(f"{name.rstrip('_')}.{inner}" for inner in part.ignored)
+        return sorted(found)
 
 
 class ThinkingField(Lenient):
@@ -144,6 +160,17 @@ class ResponseFormat(Lenient):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema_: Annotated[JsonObject | None, Field(alias="schema")] = None
+
+
+class StructuredOutputs(Lenient):
+    """vLLM's field for the form of an answer."""
+
+    json_: Annotated[JsonObject | str | None, Field(alias="json")] = None
+    json_object: bool | None = None
+    regex: Pattern | None = None
+    choice: Choices | None = None
+    grammar: Pattern | None = None
 
 
 class DraftingField(BaseModel):
@@ -205,7 +232,14 @@ class Common(Writing):
     max_tokens: Tokens | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
-    guided_regex: Annotated[str, Field(max_length=1 << 22)] | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    json_schema: JsonObject | None = None
+    grammar: Pattern | None = None
+    guided_json: JsonObject | str | None = None
+    guided_regex: Pattern | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: Pattern | None = None
 
     _few_stops = field_validator("stop")(few_stops)
 
@@ -251,7 +285,6 @@ class ChatRequest(Common, Thinks):
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
     top_logprobs: Top | None = None
-    response_format: ResponseFormat | None = None
     tools: Items[Tool] | None = None
     tool_choice: (
         Literal["none", "auto", "required"]
