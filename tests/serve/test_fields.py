@@ -11,14 +11,27 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
 from draftwood.serve.fields import ChatRequest, CompletionRequest
-from draftwood.serve.meanings import ALL, CHAT, COUNT, LIMITS, MESSAGES, REFUSED, RESPONSES, TEXT, VALUES
+from draftwood.serve.meanings import (
+    ALL,
+    CHAT,
+    COUNT,
+    LIMITS,
+    MESSAGES,
+    OLLAMA_CHAT,
+    OLLAMA_TEXT,
+    REFUSED,
+    RESPONSES,
+    TEXT,
+    VALUES,
+)
 from draftwood.serve.messages import CountRequest, MessagesRequest
+from draftwood.serve.ollama import OllamaChat, OllamaText
 from draftwood.serve.responses import ResponsesRequest
 from tests.serve.test_drafting import BODIES
 
 FORMS = {
     CHAT: ChatRequest, TEXT: CompletionRequest, RESPONSES: ResponsesRequest, MESSAGES: MessagesRequest,
-    COUNT: CountRequest,
+    COUNT: CountRequest, OLLAMA_CHAT: OllamaChat, OLLAMA_TEXT: OllamaText,
 }  # fmt: skip
 DOCS = Path(__file__).parents[2] / "docs"
 THEIRS = {

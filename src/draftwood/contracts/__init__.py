@@ -30,6 +30,7 @@ from draftwood.contracts.rule import Verdict as Verdict
 from draftwood.contracts.target import Capabilities as Capabilities
 from draftwood.contracts.target import Floats as Floats
 from draftwood.contracts.target import Ints as Ints
+from draftwood.contracts.target import ModelFacts as ModelFacts
 from draftwood.contracts.target import Positions as Positions
 from draftwood.contracts.target import Prefix as Prefix
 from draftwood.contracts.target import Scores as Scores

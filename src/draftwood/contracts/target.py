@@ -69,6 +69,18 @@ class Capabilities:
         return self.widths[at] if at < len(self.widths) else tokens
 
 
+class ModelFacts(NamedTuple):
+    """What a model is, None where that is not known.
+
+    ``family`` is the name of its architecture (``llama``), ``weights`` how many numbers it has, ``kind`` the type
+    that most of them have (``Q4_1``).
+    """
+
+    family: str | None = None
+    weights: int | None = None
+    kind: str | None = None
+
+
 class Scores(Protocol):
     """The scores of each row of one pass, computed when asked for."""
 
@@ -206,6 +218,11 @@ class Target(ABC):
     def setting(self) -> Any:
         """What the cost of its passes depends on (`draftwood.local.findings.Setting`); None: not known."""
         return None
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the model is, for lists of models."""
+        return ModelFacts()
 
     @property
     def fingerprint(self) -> str:

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from draftwood.errors import CapabilityError, DraftwoodError, UsageError
 from draftwood.serve.inbox import QueueFullError
-from draftwood.serve.meanings import MESSAGES
+from draftwood.serve.meanings import MESSAGES, OLLAMA
 
 log = logging.getLogger("draftwood")
 
@@ -60,6 +60,8 @@ class ApiError(DraftwoodError):
         """Return the error as the API of this path tells it; where the queue is full, a header says when to try
         again."""
         headers = {"Retry-After": "1"} if self.status == TOO_MANY else {}
+        if path.startswith(OLLAMA):
+            return JSONResponse({"error": str(self)}, self.status, headers=headers)
         if not path.startswith(MESSAGES):
             return JSONResponse(self.body, self.status, headers=headers)
         request_id = new_request_id()
@@ -175,6 +177,19 @@ class StrictRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handler(_StrictRequest(request.scope, request.receive))
+            return await handler(_StrictRequest(_declared(request.scope), request.receive))
 
         return strict
+
+
+def _declared(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return a request with its body declared as JSON, if it is for Ollama's routes, which take any.
+
+    Its pages ask by curl, which declares a form. A browser says which page has asked, and could be made to send a
+    form by a page of another site: there the body stays what it is declared as.
+    """
+    names = {name for name, _ in scope["headers"]}
+    if not scope["path"].startswith(OLLAMA) or names & {b"origin", b"sec-fetch-site"}:
+        return scope
+    kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+    return {**scope, "headers": [*kept, (b"content-type", b"application/json")]}

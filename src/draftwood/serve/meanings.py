@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 COUNT = f"{MESSAGES}/count_tokens"
+OLLAMA = "/api/"
+"""How the paths of Ollama's API begin."""
+OLLAMA_CHAT, OLLAMA_TEXT = f"{OLLAMA}chat", f"{OLLAMA}generate"
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 BUDGETS = ("thinking_budget", "reasoning_budget", "thinking_budget_tokens", "thinking_token_budget")
 """Names of the most tokens that a model may think: of Qwen, of llama.cpp (its option and its field), of vLLM."""
@@ -51,6 +54,8 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     RESPONSES: dict.fromkeys(("previous_response_id", "conversation", "prompt"), _KEEPS_NOTHING),
     MESSAGES: {},
     COUNT: {},
+    OLLAMA_CHAT: {},
+    OLLAMA_TEXT: {},
 }
 """Fields that are refused where they ask for something."""
 

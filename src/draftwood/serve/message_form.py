@@ -99,7 +99,7 @@ class MessageForm:
             return []
         self._is_open, block, found = False, self._content[-1], list[bytes]()
         if block["type"] == "tool_use":
-            block["input"] = _arguments(self._text)
+            block["input"] = arguments_of(self._text)
         elif block["type"] == "text":
             block["text"] = self._text
         else:
@@ -152,7 +152,7 @@ def _usage(answer: Choice) -> JsonObject:
     }
 
 
-def _arguments(text: str) -> JsonObject:
+def arguments_of(text: str) -> JsonObject:
     """Return the arguments of a call; of those that a limit has cut, what is there."""
     try:
         found = json.loads(nearest(text), parse_int=_number, parse_float=_number)

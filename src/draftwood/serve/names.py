@@ -14,18 +14,18 @@ class Names:
 
     Agents ask for models of other services by name, and cannot be told otherwise; so any other name is served as
     well, unless ``is_strict``. Answers repeat the name that was asked for, as vLLM's do. ``most``: tokens that the
-    model takes.
+    model takes. ``known`` are the listed names, its own first.
     """
 
     def __init__(self, own: str, aliases: Sequence[str], *, is_strict: bool, started: int, most: int) -> None:
-        self._known = tuple(dict.fromkeys([own, *aliases]))
+        self.known = tuple(dict.fromkeys([own, *aliases]))
         self._is_strict, self._started, self._most = is_strict, started, most
 
     def checked(self, name: str | None) -> str:
         """Return the name that an answer has; raises `ApiError` for one that is not served."""
-        own = self._known[0]
-        if self._is_strict and name is not None and name not in self._known:
-            said = f"no model {name[:200]!r} is served here: ask for {' or '.join(map(repr, self._known))}"
+        own = self.known[0]
+        if self._is_strict and name is not None and name not in self.known:
+            said = f"no model {name[:200]!r} is served here: ask for {' or '.join(map(repr, self.known))}"
             raise ApiError(said, NOT_FOUND, param="model", code="model_not_found")
         return own if name is None else name
 
@@ -40,7 +40,7 @@ class Names:
 
     def all(self) -> JsonObject:
         """Return the model under each of its names, as both APIs and Codex list models."""
-        known = self._known
+        known = self.known
         return {
             "object": "list", "data": list(map(self.one, known)), "has_more": False, "first_id": known[0],
             "last_id": known[-1], "models": [self._for_codex(*pair) for pair in enumerate(known)],

@@ -23,6 +23,11 @@ def event(body: JsonObject, kind: str | None = None) -> bytes:
     return f"{head}data: {data}\n\n".encode(errors="backslashreplace")
 
 
+def json_line(body: JsonObject) -> bytes:
+    """Return a body as a line of its own; lone surrogates are escaped, as in `event`."""
+    return f"{as_json(body).translate(_LINE_ENDS)}\n".encode(errors="backslashreplace")
+
+
 def as_json(body: JsonObject) -> str:
     """Return a body as JSON in the letters of its language."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

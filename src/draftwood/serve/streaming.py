@@ -14,9 +14,10 @@ from draftwood.serve.errors import GONE, ApiError, as_api_error
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
 from draftwood.serve.message_form import MessageForm
+from draftwood.serve.ollama_form import OllamaForm
 from draftwood.serve.response_form import ResponseForm
 
-Form = ChatForm | ResponseForm | MessageForm
+Form = ChatForm | ResponseForm | MessageForm | OllamaForm
 SILENCE = 5.0
 """Seconds after which a stream says that it still lives: proxies and clients give up on silent connections."""
 ALIVE = b": working\n\n"
@@ -41,11 +42,13 @@ async def kept_alive(body: AsyncIterator[bytes], seconds: float, alive: bytes = 
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events of a form; the texts end with the response, even if it was never read."""
+    """Events of a form, sent by the server as the form has them; the texts end with the response, even if it was
+    never read."""
 
     def __init__(self, answers: Sequence[Choice], form: Form, headers: Mapping[str, str]) -> None:
         body = kept_alive(events(answers, form), SILENCE, getattr(form, "alive", ALIVE))
-        super().__init__(body, media_type="text/event-stream", headers={**headers, **_HEADERS})
+        media = getattr(form, "media", "text/event-stream")
+        super().__init__(body, media_type=media, headers={**headers, **_HEADERS})
         self._answers = answers
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from draftwood.contracts import Capabilities, StoredForm, Target, Watch
+from draftwood.contracts import Capabilities, ModelFacts, StoredForm, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import WIDEST
@@ -90,6 +92,17 @@ class CpuTarget(Target):
         model = self.model
         formats = f"{model.weights.kind} {model.instructions.name}{EXACT}"
         return Setting(str(model.weights.path), formats, model.threads)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """As of `Target.facts`; ``kind`` is the file's, from which the weights in memory may be made."""
+        file, kinds = self.model.weights.file, Counter[str]()
+        for tensor in file.tensors.values():
+            kinds[tensor.kind] += prod(tensor.shape)
+        family = file.metadata.get("general.architecture")
+        return ModelFacts(
+            None if family is None else str(family), kinds.total(), max(kinds, key=kinds.__getitem__)
+        )
 
     @locked
     def pass_times(self) -> dict[int, float]:

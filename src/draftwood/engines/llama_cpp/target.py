@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
 
-from draftwood.contracts import Capabilities, Target, Watch
+from draftwood.contracts import Capabilities, ModelFacts, Target, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.files.gguf_file import sampling_of
 from draftwood.engines.lent_scores import RowScores
@@ -91,6 +91,13 @@ class LlamaTarget(Target):
         layers = self.weights.gpu_layers if takes_layers() else 0
         device = {0: "cpu", -1: "gpu"}.get(layers, f"gpu:{layers}")
         return Setting(str(self.weights.path), formats, self._settings.threads, device)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """As of `Target.facts`; the number of weights is said by some files only."""
+        count = self.weights.metadata("general.parameter_count") or ""
+        kind, family = self.weights.number_format, self.weights.metadata("general.architecture")
+        return ModelFacts(family, int(count) if count.isdigit() else None, kind)
 
     @locked
     def pass_times(self) -> dict[int, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.contracts import Capabilities, Positions, Watch
+from draftwood.contracts import Capabilities, ModelFacts, Positions, Watch
 from draftwood.engines.committed import check_room, locked
 from draftwood.engines.transformers.attention import UNDER_WAY, Pass, PassCache
 from draftwood.engines.transformers.cache import Arena, SavedRows
@@ -109,6 +109,12 @@ class TransformersTarget(ModelTarget):
         head = self._model.get_output_embeddings()
         rows = None if head is None or not head.weight.numel() else head.weight.detach()
         return self._model.get_input_embeddings().weight.detach(), rows
+
+    @property
+    def facts(self) -> ModelFacts:
+        """As of `Target.facts`; packed weights are not counted."""
+        config = self._model.config
+        return ModelFacts(config.model_type, None, str(self._model.dtype).removeprefix("torch."))
 
     def early_exit(self, layers: str = "") -> Any:
         """As of `Target.early_exit`: on this target's sessions."""
