@@ -324,6 +324,7 @@ def changed(path, tmp_path, **settings):
         ({"rope_parameters": [1]}, ModelError, "settings of a wrong type|says rope_theta"),
         ({"num_hidden_layers": 10**15, "sliding_window": 8}, ModelError, "says num_hidden_layers is 1000"),
         ({"head_dim": 10**15, "rope_parameters": {"rope_type": "llama3"}}, ModelError, "says head_dim is 1000"),
+        ({"head_dim": 64.5}, ModelError, r"says head_dim is 64\.5: get"),
         ({"eos_token_id": "</s>"}, ModelError, "say that an answer ends with '</s>'"),
         ({"num_hidden_layers": 4}, ModelError, "has no tensor blk.3"),
         ({"num_hidden_layers": 2}, UnsupportedModelError, "does not know the tensor blk.2"),

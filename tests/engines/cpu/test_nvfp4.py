@@ -81,6 +81,14 @@ def test_scales_that_are_no_numbers_or_too_many_are_refused(scale, tmp_path):
         CpuTarget(path)
 
 
+def test_factors_of_shares_must_be_there_where_they_are_scales_too(tmp_path):
+    path = file_of(tmp_path, "gemma4-mixture")
+    file = GgufFile(path)
+    del file.tensors["blk.0.ffn_down_exps.scale"]
+    with pytest.raises(ModelError, match=r"has no tensor blk\.0\.ffn_down_exps\.scale: get"):
+        CpuTarget(file)
+
+
 def test_weights_of_other_types_have_none(tmp_path):
     with pytest.raises(UnsupportedModelError, match=r"does not know the tensor blk\.0\.attn_q\.scale"):
         CpuTarget(file_of(tmp_path, kind="Q8_0"))

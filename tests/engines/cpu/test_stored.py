@@ -10,7 +10,7 @@ import pytest
 
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, runnable
 from draftwood.engines.cpu.target import CpuTarget
-from draftwood.errors import ModelError
+from draftwood.errors import ModelError, UsageError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.tiny_families import build, tensors_of, write
 from tests.serve.scripted import save_bytes
@@ -87,6 +87,23 @@ def test_what_is_saved_stays_as_it_is_while_its_text_goes_on(files, family):
         one.truncate(70)
         target.extend([(one, text[:90])])
     assert content() == before
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen35"])
+def test_what_was_not_stored_by_such_a_target_is_refused(files, family):
+    """Without its state a text would go on from zeros; of smaller pages a pass would read memory behind them."""
+    target = CpuTarget(files(family), threads=1)
+    text = [token % target.capabilities.vocab_size for token in TEXT]
+    form, pages, states = stored(target, text)
+    length = max(states, default=192)
+    whole = pages[: length // form.tokens]
+    target.restored(text[:length], whole, states.get(length))
+    other = None if form.state_bytes else np.zeros(8, np.uint8)
+    with pytest.raises(UsageError, match=r"^a stored state has \d bytes here, not \d+: give"):
+        target.restored(text[:length], whole, other)
+    for some in (whole[1:], [*whole[1:], whole[0][:-64]]):
+        with pytest.raises(UsageError, match=r"^192 tokens are stored in whole pages of 64, \d+ bytes each: give"):
+            target.restored(text[:length], some, states.get(length))
 
 
 def test_other_settings_of_a_folder_have_another_form(tmp_path):

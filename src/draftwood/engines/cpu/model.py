@@ -35,6 +35,7 @@ from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.hub_model import HubModel
 from draftwood.engines.lent_scores import LentScores, RowScores
 from draftwood.engines.pass_times import kept_times, shortest
+from draftwood.errors import UsageError
 from draftwood.local.machine import cores, machine
 
 
@@ -118,7 +119,13 @@ class CpuModel:
         return StoredForm(name, PAGE, self.page_bytes, states) if weights and sys.byteorder == "little" else None
 
     def restored_rest(self, length: int, state: NDArray[np.uint8] | None) -> SavedStates | None:
-        """Return what a text needs beside pages to go on from this length; None where it needs no states."""
+        """Return what a text needs beside pages to go on from this length; None where it needs no states.
+
+        Raises `UsageError` for a state of another size than `stored_form` says.
+        """
+        wanted, found = self._room.stored_bytes if self._room else 0, 0 if state is None else state.nbytes
+        if found != wanted:
+            raise UsageError(f"a stored state has {found} bytes here, not {wanted}: give one of this target")
         return None if self._room is None or state is None else SavedStates({length: self._room.restored(state)})
 
     def move(self, pages: Pages, moves: Sequence[tuple[int, int]]) -> None:

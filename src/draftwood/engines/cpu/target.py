@@ -15,6 +15,7 @@ import numpy as np
 
 from draftwood.contracts import Capabilities, ModelFacts, StoredForm, Target, Watch
 from draftwood.engines.committed import check_room, locked
+from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import WIDEST
 from draftwood.engines.cpu.model import CpuModel, pass_times
@@ -176,7 +177,11 @@ class CpuTarget(Target):
         return self.model.stored_form()
 
     def restored(self, ids: Sequence[int], pages: Sequence[Any], state: Any) -> SavedPages:
-        rest = self.model.restored_rest(len(ids), state)
+        rest, size = self.model.restored_rest(len(ids), state), self.model.page_bytes
+        if len(ids) != len(pages) * PAGE or any(page.nbytes != size for page in pages):
+            raise UsageError(
+                f"{len(ids)} tokens are stored in whole pages of {PAGE}, {size} bytes each: give these"
+            )
         return SavedPages(CpuSession(self.model, [page.view(np.int16) for page in pages], ids, rest))
 
     @locked

@@ -138,6 +138,8 @@ def _settings(given: Mapping[str, Any], family: Family) -> HubSettings:
         raise _unknown("models in which other layers than every fourth have no rotary positions")
     usual_head = width // int(_number(config, "num_attention_heads"))
     head = int(_number(config, "head_dim", usual_head, MOST_WIDTH))
+    if head != (config.get("head_dim") or head):
+        raise ModelError(f"the config.json says head_dim is {config['head_dim']}: get it again")
     for kind, size in (("", head), ("_swa", differing.get("local_head_dim"))):
         if size is not None:
             found |= {f"attention.{name}_length{kind}": size for name in ("key", "value")}

@@ -107,7 +107,10 @@ def blocks_of(keys: Keys, layers: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _single_blocks(keys: Keys, layers: int) -> list[str]:
-    """Return the name of the one block of each layer, as its numbers say: what it does not have, it has 0 of."""
+    """Return the name of the one block of each layer.
+
+    Attention has heads of keys, a unit has an inner size; a layer with 0 of both has the other mixer.
+    """
     names = "attention.head_count_kv", "feed_forward_length"
     attention, unit = (keys.each(name, layers, None, MOST_INNER, least=0) for name in names)
     if both := [layer for layer in range(layers) if attention[layer] and unit[layer]]:

@@ -57,10 +57,9 @@ class DenseAndExperts(Experts):
         vectors = {**mixture.vectors, **{name: tensors.vector(name, width) for name in norms}}
         scale = tensors.vector("ffn_gate_inp", width, ".scale")
         vectors["ffn_gate_inp.scale"] = scale * np.float32(width**-0.5)
+        vectors["ffn_down_exps.scale"] = tensors.vector("ffn_down_exps", shape.experts, ".scale")
         if matrices["ffn_down"].kind == "NVFP4":  # its weights are multiplied by them: see `Tensors.matrix`
             vectors["ffn_down_exps.scale"] = np.ones(shape.experts, np.float32)
-        else:
-            vectors["ffn_down_exps.scale"] = tensors.vector("ffn_down_exps", shape.experts, ".scale")
         return cls(shape, layer, matrices, vectors)
 
     def build(self, program: Program) -> None:
