@@ -75,7 +75,7 @@ def test_clients_that_go_away_free_their_place(gated):
             gate.set()
         with httpx.stream("POST", f"{server.url}{CHAT}", json=asked(stream=True, max_tokens=15_000)) as answer:
             next(answer.iter_lines())
-        assert wait(server.url, running=0, waiting=0) == {"cancelled": 3}
+        assert wait(server.url, running=0, waiting=0) == {"abort": 3}
         assert post(server, asked()).status_code == 200
 
 
@@ -109,7 +109,7 @@ def test_clients_that_leave_while_they_wait_give_up_their_places(gated, more):
         wait(server.url, waiting=3)  # all places
         gate.set()
         assert (first.result().status_code, last.result().status_code) == (200, 200)
-        assert wait(server.url, running=0, waiting=0) == {"cancelled": 2.0 * more.get("n", 1), "length": 4.0}
+        assert wait(server.url, running=0, waiting=0) == {"abort": 2.0 * more.get("n", 1), "length": 4.0}
 
 
 @pytest.fixture

@@ -72,6 +72,14 @@ def serve(
             metavar="NAME", help="A further host name that requests may ask for; * allows any. May be given again."
         ),
     ] = None,
+    cors: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ORIGIN",
+            help="Let pages of this site, such as https://example.org, ask from a browser; * lets all. May be "
+            "given again. [default: no other site's]",
+        ),
+    ] = None,
     max_running: Annotated[
         int, Option("--max-running", min=1, help="Most texts that are written at the same time.")
     ] = 16,
@@ -131,6 +139,7 @@ def serve(
     """Serve a model by the OpenAI API, with a page to try it on."""
     try:
         from draftwood.serve.app import Settings
+        from draftwood.serve.cors import usable_origin
         from draftwood.serve.guards import hosts_of, listed_keys, usable_keys
         from draftwood.serve.thinking import ThinkingDefault
     except ModuleNotFoundError as error:
@@ -155,7 +164,7 @@ def serve(
             most_seconds=max_seconds, warms_up=True,
             special_tokens=special_tokens, strict_parts=strict_parts, thinking=ThinkingDefault(
                 {"on": True, "off": False}.get(reasoning), None if reasoning_budget < 0 else reasoning_budget),
-            hosts=(*hosts_of(host), *(allowed_host or ())),
+            origins=list(map(usable_origin, cors or ())), hosts=(*hosts_of(host), *(allowed_host or ())),
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,
         )  # fmt: skip
         _say(listening, settings, setup)

@@ -15,10 +15,12 @@ from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
 from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.serve.asking import ChoiceMaker, Wishes
+from draftwood.serve.cors import Cors
 from draftwood.serve.errors import REQUEST_ID, ApiError, StrictRoute, answer_errors, new_request_id
 from draftwood.serve.fields import ChatRequest, CompletionRequest, Every, JsonObject, Messages
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard
+from draftwood.serve.llama_routes import add_llama
 from draftwood.serve.meanings import CHAT, COUNT, MESSAGES, RESPONSES, TEXT
 from draftwood.serve.message_form import MessageForm
 from draftwood.serve.messages import CountRequest, MessagesRequest
@@ -91,11 +93,14 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     _add_writing(app, server)
     _add_messages(app, server)
     add_ollama(app, server)
+    add_llama(app, server)
     _add_models(app, server)
     _add_watching(app, server)
     app.add_middleware(
         Guard, hosts=settings.hosts, keys=settings.keys, most=settings.most_bytes, on_error=server.metrics.refused
     )
+    if settings.origins:
+        app.add_middleware(Cors, origins=settings.origins)
     return app
 
 

@@ -24,7 +24,7 @@ from draftwood.serve.meanings import MESSAGES, OLLAMA
 log = logging.getLogger("draftwood")
 
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_SLOW, TOO_LARGE = 400, 401, 403, 404, 408, 413
-TOO_MANY, GONE, FAILED = 429, 499, 500
+UNREADABLE, TOO_MANY, GONE, FAILED = 415, 429, 499, 500
 _TYPES = {
     UNAUTHORIZED: "authentication_error",
     FORBIDDEN: "permission_error",

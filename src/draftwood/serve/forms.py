@@ -62,14 +62,15 @@ class ChatForm:
 
     def ending(self, answers: Sequence[Choice]) -> Iterator[bytes]:
         if self._with_usage:
-            yield self._event([], usage=usage_of(answers))
+            yield event({**self._about, "object": self.piece, "choices": [], "usage": usage_of(answers)})
         yield _DONE
 
     def failed(self, error: ApiError) -> bytes:
         return event(error.body) + _DONE
 
     def _event(self, choices: list[JsonObject], **more: Any) -> bytes:
-        return event({**self._about, "object": self.piece, "choices": choices, **more})
+        usage = {"usage": None} if self._with_usage else {}  # as in the API: it comes in a chunk of its own
+        return event({**self._about, "object": self.piece, "choices": choices, **usage, **more})
 
     def _begin(self, answer: Choice) -> JsonObject | None:
         delta = {"role": "assistant", "content": ""}

@@ -22,7 +22,8 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from draftwood.errors import UsageError
-from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, ApiError
+from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, UNREADABLE, ApiError
+from draftwood.serve.targets import plain
 from draftwood.serve.worker import Worker
 
 ALL_HOSTS = "*"
@@ -54,8 +55,7 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        if scope["method"] == "HEAD":  # as GET; servers leave the body out
-            scope = {**scope, "method": "GET"}
+        scope = plain(scope)
         read = 0
         deadline: float | None = asyncio.get_running_loop().time() + self._seconds
 
@@ -94,6 +94,11 @@ class Guard:
         if self._digests and path not in _OPEN and not self._has_key(authorization_of(given) or ""):
             said = "this server asks for an API key: send it as 'Authorization: Bearer KEY'"
             return ApiError(said, UNAUTHORIZED, code="invalid_api_key")
+        if (coding := given.get("content-encoding", "").strip().lower()) not in ("", "identity"):
+            said = (
+                f"the body is compressed ({coding[:40]!r}): send it as it is, without the header Content-Encoding"
+            )
+            return ApiError(said, UNREADABLE)
         length = given.get("content-length", "0")
         if length.isdigit() and int(length) > self._most:
             return ApiError(f"the body is larger than {self._most} bytes", TOO_LARGE)

@@ -44,6 +44,7 @@ class ClientTool(Lenient):
     description: str | None = None
     input_schema: JsonObject
     strict: bool | None = None
+    cache_control: Any = None  # as in every block: what was read is kept without it, too
 
     def function(self) -> JsonObject:
         """Return the same as a tool of a chat."""

@@ -19,6 +19,8 @@ _POSITIONS = 32
 """Deeper draft nodes count for the last position."""
 _FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+_FINISHES = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
+"""By how a text has ended, what vLLM calls it; others keep their name."""
 _STAGES = ("draft", "plan", "score", "verify", "keep", "learn")
 
 
@@ -76,7 +78,7 @@ class Metrics:
         if emission.finish is not None:
             self._last.pop(id(job), None)
             self._whole().observe(now - job.arrived)
-            self._ended(emission.finish).inc()
+            self._ended(_FINISHES.get(emission.finish, emission.finish)).inc()
 
     def _note_tokens(self, job: ServedText, emission: Emission, now: float) -> None:
         count = len(emission.tokens)

@@ -75,11 +75,6 @@ class OllamaRequest(RequestBody):
     def _streams(cls, given: bool | None) -> bool:
         return given is not False
 
-    @property
-    def ignored(self) -> list[str]:
-        own = self.options.ignored if self.options is not None else []
-        return [*super().ignored, *(f"options.{name}" for name in own)]
-
     def _in_chats(self) -> JsonObject:
         """Return what is set as fields of a chat."""
         found = self.options.in_chats() if self.options is not None else {}

@@ -60,6 +60,7 @@ class Settings:
     strict_parts: bool = False  # images and other parts that are no text are refused
     aliases: Sequence[str] = ()  # further names of the model
     strict_model: bool = False  # other names are refused
+    origins: Sequence[str] = ()  # of pages of other sites that may ask, ``*``: all
     hosts: Sequence[str] = ()  # names allowed in the header Host beside the loopback's; ``*``: any
 
 
