@@ -11,10 +11,12 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
 from draftwood.serve.fields import ChatRequest, CompletionRequest
+from draftwood.serve.infill import InfillRequest
 from draftwood.serve.meanings import (
     ALL,
     CHAT,
     COUNT,
+    INFILL,
     LIMITS,
     MESSAGES,
     OLLAMA_CHAT,
@@ -31,7 +33,7 @@ from tests.serve.test_drafting import BODIES
 
 FORMS = {
     CHAT: ChatRequest, TEXT: CompletionRequest, RESPONSES: ResponsesRequest, MESSAGES: MessagesRequest,
-    COUNT: CountRequest, OLLAMA_CHAT: OllamaChat, OLLAMA_TEXT: OllamaText,
+    COUNT: CountRequest, OLLAMA_CHAT: OllamaChat, OLLAMA_TEXT: OllamaText, INFILL: InfillRequest,
 }  # fmt: skip
 DOCS = Path(__file__).parents[2] / "docs"
 THEIRS = {

@@ -28,6 +28,7 @@ from draftwood.serve.call_forms.found import hidden_tags
 from draftwood.serve.constraints import constraints_of
 from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField
+from draftwood.serve.infill import InfillText, infill_ids, marks_of
 from draftwood.serve.logprobs import LogprobRecorder
 from draftwood.serve.thinking import ThinkingDefault, ThinkingPlan, thinking_of
 from draftwood.serve.tools import ToolUse, tools_of, with_calls
@@ -107,11 +108,26 @@ class ChoiceMaker:
         answers: list[Choice] = []
         for prompt in asked.prompts:
             text = prompt if isinstance(prompt, str) else None
-            ids = list(prompt) if text is None else self._ids(text)
+            if asked.suffix or isinstance(asked, InfillText):
+                ids, text = self._infill_ids(asked, prompt), None
+            else:
+                ids = list(prompt) if text is None else self._ids(text)
             for answer in self._answers(asked, ids, asked.logprobs, grammar, None, {}):
                 answer.index, answer.prompt_text = len(answers), text
                 answers.append(answer)
         return answers
+
+    def infill(self, asked: InfillText) -> list[Choice]:
+        """Return the choice of a text between two others, which may have a time limit; raises as `chat`."""
+        limits = [seconds for seconds in (asked.seconds, self.seconds) if seconds]
+        return replace(self, seconds=min(limits, default=None)).completions(asked)
+
+    def _infill_ids(self, asked: CompletionRequest, prompt: Any) -> list[int]:
+        tokenizer, files = self.setup.tokenizer, asked.files if isinstance(asked, InfillText) else ()
+        for text in (prompt if isinstance(prompt, str) else "", asked.suffix or "", *(one.text for one in files)):
+            check_fits(text, tokenizer, self._positions)
+        special = self.special or not isinstance(asked, InfillText)
+        return infill_ids(tokenizer, asked, prompt, special=special)
 
     @property
     def _positions(self) -> int:
@@ -149,6 +165,9 @@ class ChoiceMaker:
         request = replace(request, without=without or frozenset(), limit=min(request.limit, room))
         if self.seconds is not None and (request.seconds is None or request.seconds > self.seconds):
             request = replace(request, seconds=self.seconds)
+        if isinstance(asked, InfillText) or getattr(asked, "suffix", None):
+            marks = marks_of(setup.tokenizer)
+            request = replace(request, end_ids=request.end_ids | (marks.ends if marks else frozenset()))
         if asked.ignore_eos and grammar is None:
             request = replace(request, end_ids=frozenset())
         processors: list[Processor] = []

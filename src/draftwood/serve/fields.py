@@ -333,8 +333,6 @@ class CompletionRequest(Common):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.suffix:
-            raise ValueError(f"suffix: {REFUSED[TEXT]['suffix']}")
         if self.best_of not in (None, self.n or 1):
             raise ValueError(f"best_of: {REFUSED[TEXT]['best_of']}")
         return self

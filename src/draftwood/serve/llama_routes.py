@@ -11,6 +11,9 @@ from fastapi.responses import Response
 from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.serve.asking import ChoiceMaker, Wishes
 from draftwood.serve.fields import ChatRequest, JsonObject
+from draftwood.serve.infill import InfillRequest
+from draftwood.serve.infill_form import InfillForm
+from draftwood.serve.meanings import INFILL
 from draftwood.serve.server import Server, told_ignored
 
 
@@ -28,6 +31,10 @@ def add_llama(app: FastAPI, server: Server) -> None:
             "bos_token": _named(tokenizer, "bos_token"), "eos_token": _named(tokenizer, "eos_token"),
             "modalities": {"vision": False, "audio": False}, "build_info": "draftwood",
         }  # fmt: skip
+
+    @app.post(INFILL)
+    async def infill(http: Request, asked: InfillRequest) -> Response:
+        return await server.respond(http, asked, InfillForm, ChoiceMaker.infill, asked.text())
 
     @app.post("/apply-template")
     async def apply_template(http: Request, asked: ChatRequest, said: Response) -> Any:

@@ -9,6 +9,7 @@ CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v
 COUNT = f"{MESSAGES}/count_tokens"
 OLLAMA = "/api/"
 """How the paths of Ollama's API begin."""
+INFILL = "/infill"
 OLLAMA_CHAT, OLLAMA_TEXT = f"{OLLAMA}chat", f"{OLLAMA}generate"
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 BUDGETS = ("thinking_budget", "reasoning_budget", "thinking_budget_tokens", "thinking_token_budget")
@@ -48,7 +49,6 @@ _KEEPS_NOTHING = "this server keeps no responses, conversations or prompts: send
 REFUSED: Mapping[str, Mapping[str, str]] = {
     CHAT: {},
     TEXT: {
-        "suffix": "this server writes no text between two others: leave it out",
         "best_of": "this server does not choose among texts: leave it out, and set n",
     },
     RESPONSES: dict.fromkeys(("previous_response_id", "conversation", "prompt"), _KEEPS_NOTHING),
@@ -56,6 +56,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     COUNT: {},
     OLLAMA_CHAT: {},
     OLLAMA_TEXT: {},
+    INFILL: {},
 }
 """Fields that are refused where they ask for something."""
 

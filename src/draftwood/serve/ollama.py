@@ -26,14 +26,13 @@ from draftwood.serve.fields import (
 from draftwood.serve.meanings import ALL
 from draftwood.serve.parts import PartReader
 
-_RENAMED = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
-"""Options with other names in chats."""
+_RENAMED = {"repeat_penalty": "repetition_penalty"}
+"""Fields with other names in chats."""
 
 
-class OllamaOptions(RequestBody):
-    """How tokens are drawn, and how many."""
+class LlamaSampling(RequestBody):
+    """How tokens are drawn, as Ollama and llama.cpp's server call it."""
 
-    num_predict: Tokens | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_k: Tokens | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -46,6 +45,17 @@ class OllamaOptions(RequestBody):
 
     _few_stops = field_validator("stop")(few_stops)
 
+    def in_chats(self) -> JsonObject:
+        """Return what is set of these, as fields of a chat."""
+        known = {name: getattr(self, name) for name in LlamaSampling.model_fields}
+        return {_RENAMED.get(name, name): value for name, value in known.items() if value is not None}
+
+
+class OllamaOptions(LlamaSampling):
+    """The options of a request to Ollama: also how many tokens are written."""
+
+    num_predict: Tokens | None = None
+
     @field_validator("num_predict", mode="before")
     @classmethod
     def _limit(cls, given: Any) -> Any:
@@ -53,9 +63,8 @@ class OllamaOptions(RequestBody):
         return None if not isinstance(given, bool) and given in (0, -1, -2) else given
 
     def in_chats(self) -> JsonObject:
-        """Return the options that are set, as fields of a chat."""
-        known = {name: getattr(self, name) for name in type(self).model_fields}
-        return {_RENAMED.get(name, name): value for name, value in known.items() if value is not None}
+        limit = {} if self.num_predict is None else {"max_tokens": self.num_predict}
+        return super().in_chats() | limit
 
 
 class OllamaRequest(RequestBody):
@@ -108,6 +117,7 @@ class OllamaText(OllamaRequest):
     """Body of ``/api/generate``."""
 
     prompt: str | None = None
+    suffix: str | None = None
     system: str | None = None
     images: Items[Any] | None = None
     raw: bool | None = None
@@ -120,9 +130,9 @@ class OllamaText(OllamaRequest):
 
     def plain(self, parts: PartReader) -> CompletionRequest:
         """Return the same as a text that goes on; raises as `OllamaChat.chat`."""
-        given = {"max_tokens": ALL, **self._in_chats(), "prompt": self._prompt(parts)}
+        given = {"max_tokens": ALL, **self._in_chats(), "prompt": self._prompt(parts), "suffix": self.suffix}
         if "response_format" in given:
-            raise ApiError("format is for answers to chats: leave it out, or raw", param="format")
+            raise ApiError("format is for answers to chats: leave it out, or raw and suffix", param="format")
         return CompletionRequest.model_validate(given)
 
     def _prompt(self, parts: PartReader) -> str:

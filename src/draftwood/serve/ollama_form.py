@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from time import perf_counter
 from typing import Any
 
 from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.message_form import arguments_of
-from draftwood.serve.shapes import json_line, usage_of
+from draftwood.serve.shapes import json_line, spent_on, usage_of
 from draftwood.serve.tools import new_id
 
 _FIELDS = {"text": "content", "thought": "thinking"}
@@ -90,15 +89,12 @@ class OllamaForm:
 
     def _ended(self, answer: Choice) -> JsonObject:
         """Return how a text has ended, and how long it took: waiting counts as loading, as models stay loaded."""
-        job, usage = answer.job, usage_of([answer])
-        all_ = perf_counter() - job.arrived
-        waited = (job.begun or job.arrived) - job.arrived
-        wrote = sum(step.seconds for step in answer.generation.steps)
+        usage, spent = usage_of([answer]), spent_on(answer)
         return {
-            "done": True, "done_reason": self._reason, "total_duration": _nanoseconds(all_),
-            "load_duration": _nanoseconds(waited), "prompt_eval_count": usage["prompt_tokens"],
-            "prompt_eval_duration": _nanoseconds(all_ - waited - wrote),
-            "eval_count": usage["completion_tokens"], "eval_duration": _nanoseconds(wrote),
+            "done": True, "done_reason": self._reason, "total_duration": _nanoseconds(spent.all),
+            "load_duration": _nanoseconds(spent.waited), "prompt_eval_count": usage["prompt_tokens"],
+            "prompt_eval_duration": _nanoseconds(spent.read),
+            "eval_count": usage["completion_tokens"], "eval_duration": _nanoseconds(spent.wrote),
             "draftwood": usage["draftwood"],
         }  # fmt: skip
 
@@ -112,4 +108,4 @@ class OllamaTextForm(OllamaForm):
 
 
 def _nanoseconds(seconds: float) -> int:
-    return max(0, round(seconds * _SECOND))
+    return round(seconds * _SECOND)

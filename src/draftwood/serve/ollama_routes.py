@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from draftwood.api.thoughts import OPENING, thought_reader
 from draftwood.serve.asking import ChoiceMaker
 from draftwood.serve.fields import JsonObject, Name, RequestBody
+from draftwood.serve.infill import marks_of
 from draftwood.serve.meanings import OLLAMA, OLLAMA_CHAT, OLLAMA_TEXT
 from draftwood.serve.ollama import OllamaChat, OllamaRequest, OllamaText
 from draftwood.serve.ollama_form import OllamaForm, OllamaTextForm
@@ -45,7 +46,7 @@ def add_ollama(app: FastAPI, server: Server) -> None:
         if not asked.prompt and not asked.images:
             return _loaded(OllamaTextForm, asked)
         parts = server.parts()
-        if asked.raw or not getattr(server.setup.tokenizer, "chat_template", None):
+        if asked.raw or asked.suffix or not getattr(server.setup.tokenizer, "chat_template", None):
             given, choose = asked.plain(parts), ChoiceMaker.completions
             return await server.respond(http, asked, OllamaTextForm, choose, given, parts.left_out)
         said = asked.chat(parts)
@@ -112,10 +113,11 @@ def _abilities(server: Server) -> list[str]:
     """Return what the model can do, in Ollama's words."""
     tokenizer = server.setup.tokenizer
     template = getattr(tokenizer, "chat_template", None)
+    inserts = [] if marks_of(tokenizer) is None else ["insert"]
     if not template:
-        return ["completion"]
+        return ["completion", *inserts]
     thinks = OPENING in str(template) or thought_reader(tokenizer, ()) is not None
-    return ["completion", "tools", *(["thinking"] if thinks else [])]
+    return ["completion", "tools", *(["thinking"] if thinks else []), *inserts]
 
 
 def _since(server: Server) -> str:

@@ -22,6 +22,7 @@ from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
 from draftwood.serve.fields import Common, Writing
 from draftwood.serve.guards import authorization_of, namespace_of
 from draftwood.serve.inbox import Readers
+from draftwood.serve.infill import InfillRequest
 from draftwood.serve.metrics import Metrics
 from draftwood.serve.names import Names
 from draftwood.serve.ollama import OllamaRequest
@@ -133,7 +134,7 @@ class Server:
         return answers
 
     async def respond(
-        self, http: Request, asked: Writing | OllamaRequest, form_of: type[Form],
+        self, http: Request, asked: Writing | OllamaRequest | InfillRequest, form_of: type[Form],
         choose: Callable[[ChoiceMaker, Any], list[Choice]], given: Common, left_out: Sequence[str] = (),
     ) -> Response:  # fmt: skip
         """Answer a request; ``choose`` makes choices from ``given``, which is ``asked`` or the same as a chat.
@@ -151,7 +152,7 @@ class Server:
         finally:
             asking.left.set()
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
-        unread = [asked.named.get(name, name) for name in asking.ignored]
+        unread = [getattr(asked, "named", {}).get(name, name) for name in asking.ignored]
         headers = told_ignored([*asked.ignored, *unread, *left_out])
         if asked.stream:
             return EventStream(answers, form, headers)

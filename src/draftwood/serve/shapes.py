@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
 
 from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice, ToldToken, Update
@@ -58,6 +60,23 @@ def usage_of(answers: Sequence[Choice]) -> JsonObject:
             "cached_on_disk_tokens": sum(one.job.stored for one in prompts),
         },
     }
+
+
+class Spent(NamedTuple):
+    """Seconds of a text: until the worker took it up, of reading its prompt, and of its passes; and all."""
+
+    waited: float
+    read: float
+    wrote: float
+    all: float
+
+
+def spent_on(answer: Choice) -> Spent:
+    """Return what a text took up to now."""
+    job, all_ = answer.job, perf_counter() - answer.job.arrived
+    waited = (job.begun or job.arrived) - job.arrived
+    wrote = sum(step.seconds for step in answer.generation.steps)
+    return Spent(waited, max(0.0, all_ - waited - wrote), wrote, all_)
 
 
 def chat_logprobs(some: Sequence[ToldToken], spelling: Spelling) -> list[JsonObject]:

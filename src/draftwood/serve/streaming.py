@@ -13,11 +13,12 @@ from draftwood.serve.answer import Choice, Update
 from draftwood.serve.errors import GONE, ApiError, as_api_error
 from draftwood.serve.fields import JsonObject
 from draftwood.serve.forms import ChatForm
+from draftwood.serve.infill_form import InfillForm
 from draftwood.serve.message_form import MessageForm
 from draftwood.serve.ollama_form import OllamaForm
 from draftwood.serve.response_form import ResponseForm
 
-Form = ChatForm | ResponseForm | MessageForm | OllamaForm
+Form = ChatForm | ResponseForm | MessageForm | OllamaForm | InfillForm
 SILENCE = 5.0
 """Seconds after which a stream says that it still lives: proxies and clients give up on silent connections."""
 ALIVE = b": working\n\n"

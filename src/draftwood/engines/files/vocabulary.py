@@ -184,7 +184,7 @@ class FileVocabulary:
         if not self.names or len(self.ids) != len(self.names):
             raise _broken("it has no tokens" if not self.names else "two of its tokens have one name")
         self.kinds = self._kinds_of_types()
-        self.bos, self.eos = (self._id(role, _DEFAULTS[model].get(role)) for role in ("bos", "eos"))
+        self.bos, self.eos = (self.role_id(role, _DEFAULTS[model].get(role)) for role in ("bos", "eos"))
         adds_bos, adds_eos = (metadata.get(f"tokenizer.ggml.add_{role}_token") for role in ("bos", "eos"))
         adds_bos = True if model == "gemma4" else adds_bos  # whatever its file says
         usual = self.pre is None or self.pre.adds_bos
@@ -234,7 +234,8 @@ class FileVocabulary:
             raise _broken("it has fewer types than tokens")
         return _KIND_OF_TYPE[np.where((types < 0) | (types >= len(_KIND_OF_TYPE)), 0, types)]
 
-    def _id(self, role: str, default: int | None = None) -> int | None:
+    def role_id(self, role: str, default: int | None = None) -> int | None:
+        """Return the token that the metadata name for a role (``bos``, ``fim_pre``), else ``default``."""
         names = (f"{role}_token_id", *((f"{_OLD_KEYS[role]}_token_id",) if role in _OLD_KEYS else ()))
         given = [self.metadata.get(f"tokenizer.ggml.{name}") for name in names]
         if not all(token is None or type(token) is int for token in given):
@@ -252,7 +253,7 @@ class FileVocabulary:
             ends.add(token)
             self.kinds[token] |= CONTROL
         self.kinds[self._named(MESSAGE_MARKS)] = USER_DEFINED
-        ends |= {token for token in (self.eos, self._id("eot"), self._id("eom")) if token is not None}
+        ends |= {token for token in (self.eos, self.role_id("eot"), self.role_id("eom")) if token is not None}
         for first, second, name, kind in _NO_ENDS:
             if self._named(first) and self._named(second) and name in self.ids:
                 ends.discard(self.ids[name])
@@ -263,7 +264,7 @@ class FileVocabulary:
         """Return tokens of `_ROLES` that end an answer, and mark those found by name as control tokens."""
         ends = set()
         for role, names in _ROLES.items():
-            token = self._id(role)
+            token = self.role_id(role)
             if token is None and (found := self._named(names)):
                 token = min(found)
                 self.kinds[token] |= CONTROL

@@ -209,6 +209,11 @@ class FileTokenizer(ABC):
         found = {"bos_token": self.bos_token_id, "eos_token": self.eos_token_id}
         return {role: self._name(token) for role, token in found.items() if token is not None}
 
+    def role_token(self, role: str) -> int | None:
+        """Return the token that the file's metadata name for a role (``fim_pre``), None where they name none."""
+        said = self._metadata(f"tokenizer.ggml.{role}_token_id") or ""
+        return int(said) if said.isdigit() and int(said) < self._rows else None
+
     @property
     def bos_token(self) -> str | None:
         return self.special_tokens_map.get("bos_token")

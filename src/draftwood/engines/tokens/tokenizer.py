@@ -54,6 +54,9 @@ class GgufTokenizer(FileTokenizer):
     def _metadata(self, key: str) -> str | None:
         return self._vocabulary.text(key)
 
+    def role_token(self, role: str) -> int | None:
+        return self._vocabulary.role_id(role)
+
     def _ids(self, text: str, add_special: bool) -> list[int]:
         found = utf8(text)
         if len(found) > _MOST_BYTES:
