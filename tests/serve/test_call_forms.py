@@ -109,6 +109,15 @@ def test_a_function_that_was_not_offered_is_text(form):
     )
 
 
+@pytest.mark.parametrize(("size", "is_call"), [(200, True), (201, False), (5000, False)])
+def test_arguments_far_behind_a_name_are_those_of_no_call_however_they_are_cut(size, is_call):
+    text = f"[TOOL_CALLS]note{'-' * (size - 1)} [ARGS]{{}}".replace("note-", "note ", 1)
+    whole = read("names", text)
+    assert bool(calls_of(whole)) == is_call
+    for step in (1, 7, 250):
+        assert calls_of(read("names", text, range(step, len(text), step))) == calls_of(whole)
+
+
 def without(text, hidden):
     """A text without control tokens."""
     for name in hidden:

@@ -203,6 +203,11 @@ def test_names_tell_nothing_without_the_secret(tmp_path):
     assert all(set(mine).isdisjoint(one) for one in others)
 
 
+def test_other_users_of_the_machine_cannot_look_into_the_folder(tmp_path):
+    PrefixFolder(tmp_path / "new", MOST).names(FORM, "me", TEXT, make=True)  # writes the first file
+    assert (tmp_path / "new" / "prefixes").stat().st_mode & 0o077 == 0
+
+
 def refuse(path, *_, **__):
     raise FileFormatError(f"{path} cannot be written (No space left on device): choose another place")
 

@@ -74,6 +74,7 @@ class PrefixFolder:
         except (UsageError, FileFormatError):
             if not make:
                 raise
+        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)  # pages tell the text to who can read them
         write_file(path, _SECRET, {}, [secrets.token_bytes(32)])
         return read_payload(path, _SECRET)[1]  # of two processes that begin at once the last one's, mostly
 
@@ -114,7 +115,6 @@ class PrefixFolder:
         They are given by name, first ones first, and as many are kept as fit. Others make room: those used longest
         ago, of one text the last ones first.
         """
-        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)  # pages tell the text to who can read them
         there, sizes, total = self._there(), dict[str, int](), 0
         for name, part in parts.items():
             total += _file_bytes(name, part.nbytes)

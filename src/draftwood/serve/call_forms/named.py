@@ -50,8 +50,9 @@ class NamedForm(CallForm):
 
     def _to_arguments(self, reader: FormReader) -> Generator[None, None, bool]:
         """Go past what stands before the arguments; returns whether it stands here."""
-        while (place := reader.text.find(self._last, reader.at)) < 0:
-            if reader.is_ended or len(reader.text) - reader.at > _LONGEST:
+        most = _LONGEST + len(self._last)
+        while (place := reader.text.find(self._last, reader.at, reader.at + most)) < 0:
+            if reader.is_ended or len(reader.text) - reader.at >= most:
                 return False
             yield None
         reader.at = place + len(self._last)
