@@ -4,6 +4,8 @@ import json
 from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from draftwood.api.call_frame import call_style
 from draftwood.api.prompts import render
@@ -171,9 +173,9 @@ def test_a_template_that_fails_on_a_schema_is_told_of_tools_by_us():
 
 
 def test_a_template_without_calls_has_ours():
-    for given in (template(""), "{{ messages[-1].content }}", "{{ broken", template("{{ m.tool_calls }}")):
+    for one in (template(""), "{{ messages[-1].content }}", "{{ broken", template("{{ m.tool_calls }}")):
         tokenizer = byte_tokenizer()
-        tokenizer.chat_template = given
+        tokenizer.chat_template = one
         assert forms_of(tokenizer) == (OURS,)
         assert not call_style(tokenizer).takes_tools
 
@@ -207,3 +209,26 @@ def test_results_have_the_names_of_their_functions():
     assert [(one.get("name"), one.get("tool_call_id")) for one in found if one["role"] == "tool"] == [
         ("note", "a"), (None, None), ("list", found[3]["tool_calls"][0]["id"]),
     ]  # fmt: skip
+
+
+PIECES = [
+    "<tool_call>", "</tool_call>", "<function=note>", "</function>", "<parameter=text>", "</parameter>", "\n", ">",
+    '<param name="text">', "<![CDATA[", "]]>", "<arg_key>", "</arg_value>", "[TOOL_CALLS]", "[ARGS]", "(", ")",
+    "{", "}", "[", "]", "<|tool_call>call:", "<tool_call|>", '<|"|>', "<|tool_call_start|>", "note", "list", ",",
+    ":", "=",
+    '"', "'", "\\", "\\u12", "5", "None", '{"name": "note", "arguments": ', "```json", ";", " ", '{"text": "a"}',
+]  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_written_reads_the_same_however_it_is_cut(data):
+    form = data.draw(st.sampled_from(list(FORMS)))
+    calls, odd = FORMS[form].calls, data.draw(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+    begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(calls))] * 2)))
+    text, is_cut = calls[:begin] + odd + calls[end:], data.draw(st.booleans())
+    whole = read(form, text, is_cut=is_cut)
+    assert read(form, text, range(1, len(text)), is_cut=is_cut) == whole
+    found = [part for part in whole if isinstance(part, list)]
+    assert all(isinstance(json.loads(arguments), dict) for _, arguments, ended in found if ended)
+    assert is_cut or all(ended for _, _, ended in found)

@@ -50,6 +50,8 @@ CASES = [
     ('{"name": "list"}', [("list", "{}")]),
     ('{"name": "list", "arguments": null}', [("list", "{}")]),
     ('<tool_call>{"arguments": "", "name": "list"}</tool_call>', [("list", "{}")]),
+    (f"```json\n{CALL[11:-12]}\n```\nDone", [("look", AT), "\nDone"]),
+    ("```json\n{}\n```", ["```json\n{}\n```"]),
     (f"<tool_call>no<tool_call>{CALL}", ["<tool_call>no<tool_call>", ("look", AT)]),
     # no calls
     ("", []),
@@ -123,6 +125,11 @@ def test_a_name_comes_first_and_arguments_as_they_are_written():
 def test_text_is_told_at_once():
     reader = CallReader({"look": {}})
     assert [sum(len(one.text) for one in reader.feed(letter)) for letter in "a<b <tx"] == [1, 0, 2, 0, 0, 0, 4]
+
+
+def test_a_json_object_that_is_no_call_is_told_as_it_is_written():
+    reader = CallReader({"look": {}})
+    assert "".join(one.text for one in reader.feed('{"answer": {"a": 1')) == '{"answer": {"a": 1'
 
 
 SHAPES = [

@@ -127,7 +127,7 @@ def _frame(tokenizer: Any, plain: str, called: str) -> CallFrame | None:
     if len(parts) != 2 * len(_ARGUMENTS) + 1 or parts[1] != parts[3] or not head.strip():
         return None
     opened, assigned, parted = parts[:3]
-    if "<" in opened and parted.endswith(opened[opened.rfind("<") :]):
+    if "<" in opened and '="' not in assigned and parted.endswith(opened[opened.rfind("<") :]):
         return CallFrame("elements", head, "", parts[4], (opened, assigned, parted))
     if opened.strip() in ("(", "{") and parted.strip().endswith(","):
         return CallFrame("values", head, "", parts[4], (opened, assigned, parted))

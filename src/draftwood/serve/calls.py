@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from draftwood.serve.call_forms.base import CallForm, Event, FormReader
+from draftwood.serve.call_forms.base import BARE_OPENINGS, CallForm, Event, FormReader
 from draftwood.serve.call_forms.found import OURS
 from draftwood.serve.json_reader import BLANK, BLANKS
 
@@ -70,7 +70,8 @@ class CallReader(FormReader):
                 continue
             tag, before = (yield from self.one_of(self._tags)), self.calls
             for form in self._forms:
-                is_bare = may_be_bare and form.may_be_bare and self.next_is("{")
+                may_begin = may_be_bare and form.may_be_bare and before == self.calls
+                is_bare = may_begin and (yield from self.one_of(BARE_OPENINGS)) is not None
                 if before == self.calls and (tag in form.openings or is_bare):
                     yield from self._calls(form)
             if before < self.calls:

@@ -10,6 +10,9 @@ from typing import Any, Literal, NamedTuple
 from draftwood.grammar.calls import Part
 from draftwood.serve.json_reader import JsonReader
 
+FENCE = "```"
+BARE_OPENINGS = ("{", FENCE)
+"""Some models put a call in a block of Markdown, Qwen2.5-Coder most often."""
 _NAME = re.compile(r"[\w.-]*", re.ASCII)
 _TAG = re.compile(r"<[^<]*|\[[^\[]*|[^<\[]+")
 
@@ -71,7 +74,7 @@ class CallForm(ABC):
     """A form of calls.
 
     ``openings`` are texts at which a call may begin, ``tags`` all that belong to the form. ``may_be_bare``: a call
-    may begin without an opening at the beginning of an answer, with a brace.
+    may begin without an opening at the beginning of an answer, with one of `BARE_OPENINGS`.
     """
 
     openings: tuple[str, ...]

@@ -133,7 +133,7 @@ class LiteralForm(CallForm):
             return True
         yield from reader.skip_blanks()
         if reader.at < len(reader.text):
-            return False
+            return reader.text[reader.at] in _BRACKETS.values()  # of what this stands in: it is closed, too
         reader.is_open = reader.is_cut
         return True
 

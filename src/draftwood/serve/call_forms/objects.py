@@ -12,9 +12,11 @@ from typing import Any
 
 from draftwood.api.calls import OPENING
 from draftwood.grammar.calls import Json, Part
-from draftwood.serve.call_forms.base import CallForm, Event, FormReader, arguments, end, tags_of
+from draftwood.serve.call_forms.base import FENCE, CallForm, Event, FormReader, arguments, end, tags_of
 
 _ARGUMENTS = ("arguments", "parameters")
+_KEYS = frozenset({"name", "id", "index", "type", *_ARGUMENTS})
+"""Of a call, before its arguments. An object with others is text, and told as it comes."""
 _PYTHON = "<|python_tag|>"  # Llama 3 may write it before a call that its template writes without any tag
 _CLOSING = re.compile(r"\s*\]?\s*(?:<[^<>]*>|\[[^\[\]]*\])?")  # the end of a list, and one tag
 _OPENING = re.compile(r'\s*\[?\s*\{\s*"name"\s*:\s*"$')
@@ -37,6 +39,8 @@ class ObjectForm(CallForm):
     def read(self, reader: FormReader) -> Iterator[Event | None]:
         if (opening := (yield from reader.one_of(self.openings))) is not None:
             reader.at += len(opening)
+        elif (fence := (yield from reader.one_of((FENCE, f"{FENCE}json")))) is not None:
+            reader.at += len(fence)
         in_list, found = (yield from reader.passes("[")), False
         while True:
             place = reader.at
@@ -57,7 +61,7 @@ class ObjectForm(CallForm):
             yield from end(reader)
         if found and in_list:
             yield from reader.passes("]")
-        for closing in self._closing if found else ():
+        for closing in (*self._closing, FENCE) if found else ():
             yield from reader.passes(closing)
 
     def written(self, name: str, schema: Mapping[str, Any] | None) -> Sequence[Part]:
@@ -89,6 +93,8 @@ def _head(reader: FormReader) -> Generator[None, None, tuple[str | None, str | N
     """
     name, written = None, "{}"
     while (key := (yield from _key(reader))) is not None:
+        if key not in _KEYS:
+            break
         yield from reader.skip_blanks()
         if key in _ARGUMENTS and name is not None and reader.next_is("{"):
             return name, None
