@@ -120,6 +120,14 @@ def test_arguments_far_behind_a_name_are_those_of_no_call_however_they_are_cut(s
         assert calls_of(read("names", text, range(step, len(text), step))) == calls_of(whole)
 
 
+def test_two_halves_of_a_character_are_one_however_they_are_cut():
+    text = r'<|tool_call_start|>[note(text="a\ud83d\ude00\ud83d")]<|tool_call_end|>'
+    told = calls_of(read("literals of Python", text))
+    assert told == [("note", {"text": "a\U0001f600\ud83d"})]
+    for cut in range(1, len(text)):
+        assert calls_of(read("literals of Python", text, (cut,))) == told
+
+
 def without(text, hidden):
     """A text without control tokens."""
     for name in hidden:

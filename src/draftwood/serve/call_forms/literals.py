@@ -28,6 +28,7 @@ _ESCAPES = {
     "\n": "",
     "/": "/",
 }
+_LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _HEX = {"x": 2, "u": 4, "U": 8}
 _PLAIN = ('"', "'")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -212,9 +213,16 @@ class LiteralForm(CallForm):
         if not digits:
             return "" if letter == "\n" else _ESCAPES.get(letter, letter if letter in "\\'\"" else f"\\{letter}")
         try:
-            return chr(int(code, 16))
+            found = chr(int(code, 16))
         except (ValueError, OverflowError):
             return f"\\{letter}{code}"
+        if not "\ud800" <= found < "\udc00":
+            return found
+        yield from reader.ahead(6)  # the other half of a character, as JSON writes it
+        if (low := _LOW_HALF.match(reader.text, reader.at)) is None:
+            return found
+        reader.at = low.end()
+        return (found + chr(int(low[1], 16))).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _quoted(text: str) -> str:
