@@ -111,8 +111,9 @@ def test_scores_are_those_of_transformers(name, files):
     assert np.abs(ours - theirs).max() < FLIP * np.abs(theirs).max()
 
 
+# Of deepseek3 two groups of experts are chosen, and what is rounded decides between two that score alike.
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_K", "Q6_K"])
-@pytest.mark.parametrize("name", rest_is_slow(TINY, *QUICK))
+@pytest.mark.parametrize("name", rest_is_slow([name for name in TINY if name != "deepseek3"], *QUICK))
 def test_scores_of_quantised_weights_are_those_of_what_they_stand_for(name, kind, files):
     # Of a mixture all experts are used: else what is rounded decides between two that score alike.
     file = files(name, kind, **all_experts(name))

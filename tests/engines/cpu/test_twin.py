@@ -34,7 +34,7 @@ STATES = (
     "nemotron_h", "nemotron_h_moe", "nemotron_h_moe-latent",
 )  # fmt: skip
 SEVERAL = (  # kinds of layers
-    "smollm3", "olmo3", "lfm2", "lfm2moe", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small",
+    "smollm3", "olmo3", "lfm2", "lfm2moe", "granite-4", "granite_swa", "granitemoe_swa", "gemma4", "gemma4-small",
     "gemma4-mixture", "exaone4-small", *STATES,
 )  # fmt: skip
 IDS = np.random.default_rng(3).integers(0, 90, 40).tolist()

@@ -382,9 +382,9 @@ TINY["falcon-h1-norm"] = Tiny("FalconH1", "falcon-h1", _FALCON | {"mamba_rms_nor
 TINY["granitehybrid-experts"] = Tiny(
     "GraniteMoeHybrid", "granitehybrid",
     TINY["granitehybrid"].settings | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 96},
-    TINY["granitehybrid"].keys
+    {key: value for key, value in TINY["granitehybrid"].keys.items() if key != "expert_used_count"}
     | _EXPERTS
-    | {"expert_used_count": 2, "expert_shared_feed_forward_length": 256},
+    | {"expert_shared_feed_forward_length": 256},
     neighbours=True,
 )  # fmt: skip
 
