@@ -106,10 +106,8 @@ class Grammar:
 
         try:
             return cls.lark(gbnf_to_lark(text))
-        except (Exception, RecursionError) as error:  # it raises bare ones
-            raise UsageError(
-                f"this grammar cannot be used ({reason(str(error))}): correct or simplify it"
-            ) from error
+        except Exception as error:  # it raises bare ones
+            raise refused(cls.lark(text), reason(str(error))) from error
 
     def compiled(self) -> str:
         """Return the grammar as llguidance takes it; raises `UsageError` where it cannot be."""

@@ -278,6 +278,17 @@ def _as_known(message: JsonObject) -> JsonObject:
     return {**kept, "reasoning_content": thoughts[0]} if thoughts and thoughts[0] else kept
 
 
+def with_tools_of_clients(given: Any, kind: str) -> Any:
+    """Return a body whose tools are those without a type or of this ``kind``; each other one is a field apart."""
+    tools = given.get("tools") if isinstance(given, dict) else None
+    if not isinstance(tools, list):
+        return given
+    kinds = [tool.get("type") if isinstance(tool, dict) else None for tool in tools]
+    hosted = {n for n, one in enumerate(kinds) if isinstance(one, str) and one != kind}
+    left = [tool for n, tool in enumerate(tools) if n not in hosted]
+    return {**given, **{f"tools.{n}": tools[n] for n in hosted}, "tools": left} if hosted else given
+
+
 class ChatRequest(Common, Thinks):
     """Body of ``/v1/chat/completions``."""
 
@@ -298,13 +309,7 @@ class ChatRequest(Common, Thinks):
     @classmethod
     def _functions_alone(cls, given: Any) -> Any:
         """Leave out tools that OpenAI's service would run itself, and name them among the ignored fields."""
-        tools = given.get("tools") if isinstance(given, dict) else None
-        if not isinstance(tools, list):
-            return given
-        kinds = [tool.get("type") if isinstance(tool, dict) else None for tool in tools]
-        hosted = {n for n, kind in enumerate(kinds) if isinstance(kind, str) and kind != "function"}
-        left = [tool for n, tool in enumerate(tools) if n not in hosted]
-        return {**given, **{f"tools.{n}": tools[n] for n in hosted}, "tools": left} if hosted else given
+        return with_tools_of_clients(given, "function")
 
     @field_validator("messages")
     @classmethod

@@ -23,6 +23,7 @@ from draftwood.serve.fields import (
     Tokens,
     Writing,
     few_stops,
+    with_tools_of_clients,
 )
 from draftwood.serve.meanings import ALL
 from draftwood.serve.parts import PartReader
@@ -118,13 +119,7 @@ class CountRequest(RequestBody):
     @classmethod
     def _tools_of_clients(cls, given: Any) -> Any:
         """Leave out tools that Anthropic's service would run or knows by itself, and name them as ignored."""
-        tools = given.get("tools") if isinstance(given, dict) else None
-        if not isinstance(tools, list):
-            return given
-        kinds = {n: tool.get("type") for n, tool in enumerate(tools) if isinstance(tool, dict)}
-        theirs = {n for n, kind in kinds.items() if isinstance(kind, str) and kind != "custom"}
-        left = [tool for n, tool in enumerate(tools) if n not in theirs]
-        return {**given, **{f"tools.{n}": tools[n] for n in theirs}, "tools": left} if theirs else given
+        return with_tools_of_clients(given, "custom")
 
     def chat(self, parts: PartReader) -> ChatRequest:
         """Return the same as a chat, its contents read by ``parts``; raises `ApiError` or pydantic's error."""

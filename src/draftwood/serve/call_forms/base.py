@@ -57,6 +57,11 @@ class FormReader(JsonReader):
         self.is_trying = before
         return True
 
+    def enters(self, opening: Sequence[str]) -> Generator[None, None, bool]:
+        """Go past the tags that open a call, of which the first ones may be lacking; False if none stands here."""
+        first = yield from self.one_of(opening)
+        return first is not None and (yield from self.passes(*opening[opening.index(first) :]))
+
     def name(self) -> Generator[None, None, str | None]:
         """Go past the name of a function that stands here; None where it is none that can be called."""
         while True:

@@ -26,7 +26,7 @@ class ElementForm(CallForm):
     def __init__(self, before: str, members: tuple[str, str, str], after: str) -> None:
         first, assigned, parted = members
         key = first.rfind("<")
-        self._opening, self._named = tags_of(before), tags_of(first[:key])
+        self.openings, self._named = tags_of(before), tags_of(first[:key])
         self._key, self._keyed = first[key:].strip(), tags_of(assigned)
         value_end = parted[: parted.rfind("<")]
         self._valued, self._on_lines = value_end.strip(), assigned.endswith("\n") and value_end.startswith("\n")
@@ -35,12 +35,10 @@ class ElementForm(CallForm):
         assert end_ is not None
         self._written = first[:key], first[key:], assigned, value_end, end_[0]
         self.around = before.lstrip(), after.removeprefix(value_end)[end_.end() :].rstrip()
-        self.openings = self._opening
-        self.tags = (*self._opening, *self._named, self._key, *self._keyed, self._valued, *self._closing)
+        self.tags = (*self.openings, *self._named, self._key, *self._keyed, self._valued, *self._closing)
 
     def read(self, reader: FormReader) -> Iterator[Event | None]:
-        opening = yield from reader.one_of(self.openings)
-        if opening is None or not (yield from reader.passes(*self._opening[self.openings.index(opening) :])):
+        if not (yield from reader.enters(self.openings)):
             return
         yield from reader.skip_blanks()
         name = yield from reader.name()

@@ -45,17 +45,15 @@ class LiteralForm(CallForm):
         self._assigned, self._between = assigned.strip()[:1], parted[parted.rindex(",") :]
         quote = assigned.strip()[1:]
         self._quotes = _PLAIN if quote in _PLAIN else (quote, *_PLAIN)
-        self._opening = tags_of(before.rstrip().removesuffix("["))
+        self.openings = tags_of(before.rstrip().removesuffix("["))
         self._closing = tags_of(after.rpartition(_BRACKETS[self._open])[2].strip().removeprefix("]"))
         closing = after.rpartition(_BRACKETS[self._open])[2].strip()
         self.around = before.lstrip(), closing[: closing.find(">") + 1] or closing
         self.separator = ", " if self._in_list else ""
-        self.openings = self._opening
-        self.tags = (*self._opening, *self._quotes, *self._closing)
+        self.tags = (*self.openings, *self._quotes, *self._closing)
 
     def read(self, reader: FormReader) -> Iterator[Event | None]:
-        opening = yield from reader.one_of(self.openings)
-        if opening is None or not (yield from reader.passes(*self._opening[self.openings.index(opening) :])):
+        if not (yield from reader.enters(self.openings)):
             return
         if self._in_list:
             yield from reader.passes("[")
@@ -211,7 +209,7 @@ class LiteralForm(CallForm):
         code = reader.text[reader.at + 2 : reader.at + 2 + digits]
         reader.at += 2 + digits
         if not digits:
-            return "" if letter == "\n" else _ESCAPES.get(letter, letter if letter in "\\'\"" else f"\\{letter}")
+            return _ESCAPES.get(letter, letter if letter in "\\'\"" else f"\\{letter}")
         try:
             found = chr(int(code, 16))
         except (ValueError, OverflowError):

@@ -17,17 +17,15 @@ class NamedForm(CallForm):
     """Calls by name, with ``between`` before the arguments and ``after`` behind them."""
 
     def __init__(self, before: str, between: str, after: str) -> None:
-        self._opening, self._closing = tags_of(before.removesuffix("functions.")), tags_of(after)
+        self.openings, self._closing = tags_of(before.removesuffix("functions.")), tags_of(after)
         inner = tags_of(between)
         self.has_grammar = before != CALL_OPENING
         self._between, self.around = between, (before.lstrip(), after.rstrip())
         self._last = inner[-1]  # what stands before it may differ from call to call
-        self.openings = self._opening
-        self.tags = (*self._opening, *inner, *self._closing)
+        self.tags = (*self.openings, *inner, *self._closing)
 
     def read(self, reader: FormReader) -> Iterator[Event | None]:
-        opening = yield from reader.one_of(self.openings)
-        if opening is None or not (yield from reader.passes(*self._opening[self.openings.index(opening) :])):
+        if not (yield from reader.enters(self.openings)):
             return
         yield from reader.skip_blanks()
         name = yield from reader.name()
