@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from draftwood.child_safe import ChildSafeLock
-from draftwood.engines.cpu.code.instructions import Instructions, chosen
+from draftwood.engines.cpu.code.instructions import Instructions, chosen, processor_name
 from draftwood.engines.cpu.code.packed import write_float_row_reader, write_row_reader
 from draftwood.engines.cpu.code.products import write_float_product, write_product
 from draftwood.engines.cpu.code.records import KernelModule, PhaseKernel, Writer
@@ -49,10 +49,9 @@ def _folder() -> Path:
 
 @cache
 def sources() -> str:
-    """Digest of everything that machine code depends on: the text of these modules, LLVM, the system."""
-    return hashlib.sha256(f"{llvmlite.__version__} {llvm.get_process_triple()} {texts()}".encode()).hexdigest()[
-        :16
-    ]
+    """Digest of everything that machine code depends on: the text of these modules, LLVM, system, processor."""
+    every = llvmlite.__version__, llvm.get_process_triple(), processor_name(), texts()
+    return hashlib.sha256(" ".join(every).encode()).hexdigest()[:16]
 
 
 @cache

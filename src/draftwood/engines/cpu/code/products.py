@@ -23,7 +23,8 @@ CORE = ir.FunctionType(
 )  # weights, blocks, tile_bytes, x, x_stride, y, y_stride, rows, first tile, end tile, adds, scale, bias
 _FAR, _NEAR = 8192, 1024
 """Bytes ahead at which weights are prefetched: into a core's second-level cache, and from there into the first. A
-core fetches a dozen lines at a time into its first, too few to hide the latency of memory."""
+core fetches a dozen lines at a time into its first, too few to hide the latency of memory. Where a core computes
+faster than its memory gives weights, it may be better left alone: see `Dots.fetches_ahead`."""
 ROWS_TOGETHER = (8, 7, 6, 5, 4, 3, 2, 1)
 """Rows that share one unpacking of codes, the largest number that fits first."""
 _WHOLE_TILES = 2
@@ -110,7 +111,8 @@ def _tile(
             number = block * form.groups + group
             records = [row + number * GROUP_RECORD for row in inputs]
             codes = place + (group * form.group_bytes + form.head_bytes)
-            _prefetch(place + group * share, share)
+            if dots.fetches_ahead(len(inputs)):
+                _prefetch(place + group * share, share)
             for part, scale, totals in zip(parts, scales, sums, strict=True):
                 steps = unpacked(form, dots, codes + part * (4 * dots.outputs))
                 ready = [dots.prepared(form, step) for step in steps]
