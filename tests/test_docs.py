@@ -16,7 +16,7 @@ import typer
 
 import draftwood
 from draftwood import tasks
-from draftwood.cli.main import command_line
+from draftwood.cli.main import command_line, in_our_words
 from draftwood.drafters.load import DRAFTERS, SETS, arms
 from draftwood.drafters.load import load as load_drafters
 from draftwood.engines.files.families import FAMILIES
@@ -80,7 +80,7 @@ TOLD = {README, *DOCS.rglob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECT
 
 def parsed(group, line):
     """Parse a command as the command line does, verb below verb; returns what was given."""
-    command, arguments, parent = group, shlex.split(line, comments=True)[1:], None
+    command, arguments, parent = group, in_our_words(shlex.split(line, comments=True)[1:]), None
     while hasattr(command, "commands") and arguments:
         context = command.make_context(command.name or "draftwood", arguments, parent=parent)
         _, command, arguments = command.resolve_command(context, [*context._protected_args, *context.args])

@@ -3,13 +3,14 @@
 import importlib
 import json
 import logging
-import sys
-from types import SimpleNamespace
 
 import pytest
+from tests.small_hub import used
 
-from draftwood.errors import ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.errors import UnknownNameError, UsageError
+from draftwood.local.hub_names import HubFolder, HubName
 from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, implied_engine, say_chosen
+from draftwood.models.here import pull
 
 engine_module = importlib.import_module("draftwood.models.engine")
 
@@ -65,8 +66,8 @@ def test_weights_of_safetensors_need_no_torch(folder, installed, monkeypatch, he
     (folder / "model.gguf").unlink()
     assert choose(folder) == (expected, folder)
     assert choose(folder, CPU) == (CPU, folder)
-    monkeypatch.setattr(engine_module, "downloaded", lambda name: f"the folder of {name}")
-    name = "owner/name"
+    monkeypatch.setattr(engine_module, "folder_of", lambda name, _: f"the folder of {name}")
+    name = HubFolder("owner/name")
     assert choose(name) == (expected, name if expected == TRANSFORMERS else f"the folder of {name}")
     assert implied_engine(folder, None, None, weights="int4") == CPU
 
@@ -124,8 +125,8 @@ def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, install
     say_chosen(ours, TRANSFORMERS)
     assert not caplog.messages
     asked = []
-    monkeypatch.setattr(engine_module, "downloaded", lambda *given: asked.append(given) or ours)
-    assert choose("owner/name", FASTEST) == (TRANSFORMERS, "owner/name")
+    monkeypatch.setattr(engine_module, "folder_of", lambda *given: asked.append(given) or ours)
+    assert choose(HubFolder("owner/name"), FASTEST) == (TRANSFORMERS, "owner/name")
     assert len(asked) == 1 + (lacks == "model.safetensors"), "settings come first"
 
 
@@ -140,8 +141,8 @@ def test_the_fastest_is_transformers_on_a_graphics_card(ours, installed, monkeyp
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):
     with pytest.raises(UsageError, match=r"is a GGUF file, which the engines cpu and llama.cpp read: take one"):
         choose(folder / "model.gguf", TRANSFORMERS)
-    with pytest.raises(UsageError, match=r"owner/name names none: write owner/name/FILE.gguf"):
-        choose("owner/name", LLAMA_CPP)
+    with pytest.raises(UsageError, match=r"owner/name names none: name one, or take transformers"):
+        choose(HubFolder("owner/name"), LLAMA_CPP)
     (folder / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no weights for transformers, only a GGUF file"):
         choose(folder, TRANSFORMERS)
@@ -164,43 +165,30 @@ def test_several_gguf_files_are_not_guessed_among(folder):
 
 
 @pytest.mark.parametrize("online", [True, False])
-def test_a_file_of_the_hub_is_brought_by_the_hub_s_own_package(monkeypatch, tmp_path, ours, online):
-    asked = []
-
-    def download(owner, file, *, local_files_only):
-        asked.append((owner, file, local_files_only))
-        return str(tmp_path / "q4.gguf")
-
-    def download_folder(owner, *, allow_patterns, local_files_only):
-        asked.append((owner, allow_patterns, local_files_only))
-        return str(tmp_path)
-
-    monkeypatch.setattr(engine_module, "hub_answers", lambda _: online)
-    package = SimpleNamespace(hf_hub_download=download, snapshot_download=download_folder, __spec__=object())
-    monkeypatch.setitem(sys.modules, "huggingface_hub", package)
-    assert choose("owner/name/sub/q4.gguf") == (CPU, tmp_path / "q4.gguf")
-    assert asked == [("owner/name", "sub/q4.gguf", not online)]
-    assert choose("owner/name", CPU) == (CPU, tmp_path)
-    assert asked[1:] == [("owner/name", ["*.safetensors", "*.json", "*.jinja"], not online)]
-    assert choose("owner/name", FASTEST, device="cpu") == (CPU, ours)
-    assert asked[2:] == [("owner/name", ["*.json", "*.jinja"], not online), asked[1]]
-    assert choose("owner/name") == (TRANSFORMERS, "owner/name"), "as Python's load does"
+def test_a_folder_of_the_hub_is_brought_for_our_own_engine(monkeypatch, tmp_path, ours, online):
+    with used(monkeypatch, tmp_path / "home") as hub:
+        config = (ours / "config.json").read_bytes()
+        weights = {"model.safetensors": b"weights", "tokenizer.json": b"{}", "model.bin": b"pickled"}
+        hub.repositories["owner/name"] = {"config.json": config, **weights}
+        if not online:
+            pull(HubName("owner/name"))
+            monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        assert choose("owner/name") == (TRANSFORMERS, "owner/name"), "as Python's load does"
+        engine, folder = choose("owner/name", FASTEST, device="cpu")
+        assert engine == CPU
+        assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+        assert choose("owner/name", CPU) == (CPU, folder)
 
 
-def test_a_file_that_the_hub_does_not_give_is_said(monkeypatch):
-    def download(*_, **__):
-        raise OSError("no such file.\nmore")
-
-    monkeypatch.setattr(engine_module, "hub_answers", lambda _: True)
-    hub = SimpleNamespace(hf_hub_download=download, __spec__=object())
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    with pytest.raises(ModelNotFoundError, match=r"and the hub gave none \(no such file\): check name") as caught:
-        choose("owner/name/q4.gguf")
-    assert "\n" not in str(caught.value)
-
-
-def test_without_the_hub_s_package_it_says_so(monkeypatch):
-    importlib = SimpleNamespace(util=SimpleNamespace(find_spec=lambda _: None))
-    monkeypatch.setattr(engine_module, "importlib", importlib)
-    with pytest.raises(ModelNotFoundError, match="needs huggingface_hub: name what is here, or run pip"):
-        choose("owner/name/q4.gguf")
+@pytest.mark.parametrize("known", [True, False])
+def test_of_a_folder_of_the_hub_weights_come_last(monkeypatch, tmp_path, ours, known):
+    with used(monkeypatch, tmp_path / "home") as hub:
+        config = (ours / "config.json").read_bytes() if known else b'{"model_type": "gpt2"}'
+        hub.repositories["owner/name"] = {
+            "config.json": config,
+            "model.safetensors": b"w",
+            "tokenizer.json": b"{}",
+        }
+        assert choose("owner/name", FASTEST, device="cpu")[0] == (CPU if known else TRANSFORMERS)
+        assert ("/owner/name/resolve/" in " ".join(hub.asked)) is True
+        assert any(path.endswith(".safetensors") for path in hub.asked) is known

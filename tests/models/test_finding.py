@@ -12,6 +12,7 @@ from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, U
 from draftwood.files.paths import without_home
 from draftwood.index.machine_code import _folders
 from draftwood.local.find import cache_folder, find, gguf_file, installed
+from draftwood.local.hub_names import HubName
 from draftwood.models.fetch import fetch
 
 NAME = "toy"
@@ -110,7 +111,7 @@ def test_installed_tells_every_state(shop):
 def test_a_local_folder_and_a_hub_name_are_taken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = Path("owner") / "name"
-    assert find("owner/name") == "owner/name"
+    assert find("owner/name") == HubName("owner/name")
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     assert find("owner/name") == folder
@@ -159,8 +160,10 @@ def test_a_folder_with_a_gguf_file_is_found(tmp_path):
 
 
 def test_a_gguf_file_of_the_hub_goes_by_owner_name_and_file():
-    assert find("owner/name/q4.gguf") == "owner/name/q4.gguf"
-    assert find("owner/name/sub/q4.gguf") == "owner/name/sub/q4.gguf"
+    assert find("owner/name/q4.gguf") == HubName("owner/name", "", "q4.gguf")
+    assert find("owner/name/sub/q4.gguf") == HubName("owner/name", "", "sub/q4.gguf")
+    assert find("owner/name:Q4_K_M") == HubName("owner/name", "Q4_K_M")
+    assert str(find("hf:owner/name:Q4_K_M")) == "owner/name:Q4_K_M"
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_model_that_does_not_fit(file, monkeypatch):
 
 
 def test_a_folder_and_a_name_of_the_hub(tmp_path):
-    with pytest.raises(UsageError, match="that is here"):
+    with pytest.raises(UsageError, match="run draftwood pull some-owner/some-model, which brings it"):
         forecast("some-owner/some-model")
     model = build("llama")
     model.save_pretrained(tmp_path / "folder")

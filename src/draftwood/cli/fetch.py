@@ -8,15 +8,24 @@ from typing import Annotated
 from typer import Argument, Option
 
 from draftwood.cli import options, screen
+from draftwood.errors import UsageError
 from draftwood.measure.wording import percent
 
 
 def fetch(
-    name: Annotated[str, Argument(help="A model of `draftwood info`.")] = options.MODEL_DEFAULT,
-    force: Annotated[bool, Option("--force", help="Fetch again, even if the model is there already.")] = False,
+    name: Annotated[
+        str, Argument(help="A model of `draftwood info`, or a hub name: owner/name, owner/name:Q4_K_M.")
+    ] = options.MODEL_DEFAULT,
+    force: Annotated[
+        bool, Option("--force", help="Fetch a model of `draftwood info` again, even if it is there already.")
+    ] = False,
 ) -> None:
-    """Download a model and prepare it; prints its folder."""
+    """Download a model and prepare it; prints its folder or file."""
     from draftwood.local.catalogue import CATALOGUE
+
+    if name not in CATALOGUE and "/" in name:
+        _pull(name, force)
+        return
     from draftwood.models.fetch import fetch as bring
 
     if name in CATALOGUE and CATALOGUE[name].terms:
@@ -38,3 +47,27 @@ def fetch(
     if "downloading" in stages and "converting" not in stages:
         screen.say("only the GGUF file is kept, since transformers is not installed", file=sys.stderr)
     screen.say(folder)
+
+
+def _pull(name: str, force: bool) -> None:
+    """Download what a name of the hub means, and print where it is."""
+    from draftwood.local.find import find
+    from draftwood.local.hub_names import HubName
+    from draftwood.models.here import pull
+
+    found, sizes = find(name), set[int]()
+    if force:
+        raise UsageError("--force is for models of draftwood info: files of the hub are checked as they come")
+    if isinstance(found, HubName):
+        with screen.Status(f"asking for {name} …") as status:
+
+            def report(done: int, total: int) -> None:
+                if total not in sizes:
+                    sizes.add(total)
+                    screen.say(f"downloading {name} ({total / 1e6:.0f} MB)", file=sys.stderr)
+                status.say(f"downloading {name} … {percent(done / max(1, total))}")
+
+            found = pull(found, report)
+    if not sizes:
+        screen.say(f"{name} was here already", file=sys.stderr)
+    screen.say(found)

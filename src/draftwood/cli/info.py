@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
@@ -15,6 +15,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.local.catalogue import DEFAULT_MODEL
 from draftwood.measure.records.provenance import package_version
 
+if TYPE_CHECKING:
+    from draftwood.local.hub_names import HubName
+
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bits; transformers in float32
 
@@ -22,11 +25,11 @@ _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bit
 def info(
     model: Annotated[
         str | None,
-        Argument(metavar="FILE", help="Tell of this GGUF file or folder instead."),
+        Argument(metavar="MODEL", help="Tell of this GGUF file, folder or hub name instead."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show models, versions, engines, devices and the cache folder; or what a FILE needs, before it is loaded."""
+    """Show models, versions, engines, devices and the cache folder; or what a MODEL needs, before it is loaded."""
     if model is not None:
         _tell_of(model, as_json)
         return
@@ -47,19 +50,26 @@ def info(
         "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
         "cache folder": found["cache_folder"], "learnt": learnt,
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
-        "other models": "any GGUF file, any folder of transformers, a hub name (with a network)",
+        "other models": "any GGUF file, any folder of transformers, a hub name (with a network); draftwood list",
         "drafters": ", ".join(found["drafters"]),
     }  # fmt: skip
     screen.show_facts({name: "not installed" if value is None else value for name, value in lines.items()})
 
 
 def _tell_of(model: str, as_json: bool) -> None:
-    """Show what a model's files say."""
+    """Show what a model's files say; of a name of the hub that is not here, what there is to be had."""
+    from draftwood.local.find import find
+    from draftwood.local.hub_names import HubName
     from draftwood.local.machine import cores, free_memory
     from draftwood.local.memory_speed import memory_speed
+    from draftwood.local.neighbours import any_copy
     from draftwood.measure.wording import count as count_of
     from draftwood.models.forecast import forecast
 
+    place = find(model)
+    if isinstance(place, HubName) and any_copy(place) is None:
+        _tell_of_repository(place, as_json)
+        return
     found, threads = forecast(model), cores()
     speed = memory_speed(threads) if found.read else None
     most = speed / found.read if speed and found.read else None
@@ -89,6 +99,30 @@ def _tell_of(model: str, as_json: bool) -> None:
         return
     said = f"{found.model}, {count} weights, most of them {found.kind}"
     screen.show_facts({"model": said, **engine, "memory": memory, "speed": at_best})
+
+
+def _tell_of_repository(name: HubName, as_json: bool) -> None:
+    """Show the models that a repository of the hub offers, and which would be taken here."""
+    from draftwood.local.hub_names import best
+    from draftwood.local.machine import free_memory
+    from draftwood.models.hub import look
+
+    repository, free = look(name.repository), free_memory()
+    there = repository.variants
+    taken = best(there, free)
+    models = [asdict(one) | {"fits": best([one], free) is not None, "taken": one is taken} for one in there]
+    if as_json:
+        screen.say(json.dumps({"repository": repository.name, "models": models, "free": free}, indent=2))
+        return
+    facts = {"repository": f"{repository.name}, not on this disk: draftwood pull {name} brings it"}
+    for one in models:
+        fits = "taken unless another is named" if one["taken"] else "fits" if one["fits"] else "does not fit"
+        facts[one["label"] or one["files"][0]] = f"{_gigabytes(one['size'])}, {fits}"
+    if not models:
+        facts["files"] = f"{len(repository.files)}, no GGUF file among them"
+    if free is not None:
+        facts["memory"] = f"{_gigabytes(free)} are free here"
+    screen.show_facts(facts)
 
 
 def _said_choice(engine: str | None, reason: str | None) -> str:

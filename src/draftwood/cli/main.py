@@ -23,7 +23,7 @@ from draftwood.errors import DraftwoodError
 
 VERBS = (
     "generate", "chat", "serve", "demo", "bench", "simulate", "profile", "drift", "explain", "report", "fetch",
-    "info",
+    "list", "info",
 )  # fmt: skip
 """Each is a function in a module of its name."""
 GROUPS = ("corpus", "train")
@@ -41,11 +41,15 @@ OLD = {
 """Verbs of earlier versions, and what does their work now."""
 
 
+_EPILOG = "As with Ollama: pull NAME is fetch, run NAME is chat, run NAME PROMPT is generate."
+
+
 def command_line(verb: str | None = None) -> typer.Typer:
     """Return the command with this verb alone, which spares importing the others; None: with all of them."""
     app = typer.Typer(
         name="draftwood",
         help="Makes language models answer faster; the text stays the model's own.",
+        epilog=_EPILOG,
         add_completion=False,
         invoke_without_command=True,
         rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
@@ -109,6 +113,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are one line, with a traceback only after ``--debug``."""
     debug, arguments = _take_debug(arguments)
     _prepare(debug)
+    arguments = in_our_words(arguments)
     for words in (arguments[:1], arguments[:2]):
         if (old := " ".join(words)) in OLD:
             _say(f"error: draftwood {old} is gone: use {OLD[old]}")
@@ -138,6 +143,16 @@ def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
     end = found.index("--") if "--" in found else len(found)
     kept = [word for word in found[:end] if word != "--debug"]
     return len(kept) < end, kept + found[end:]
+
+
+def in_our_words(arguments: list[str]) -> list[str]:
+    """Return a command of Ollama's as ours: ``pull NAME``, ``run NAME``, ``run NAME PROMPT``, ``ls``."""
+    verb, *others = arguments or [""]
+    given = [word for word in others[:2] if not word.startswith("-") or word == "-"]
+    if verb == "run" and given and others[0] == given[0]:
+        name, *prompt = given if others[:2] == given else given[:1]
+        return ["generate" if prompt else "chat", *prompt, "--model", name, *others[1 + len(prompt) :]]
+    return [{"pull": "fetch", "run": "chat", "ls": "list"}.get(verb, verb), *others] if arguments else []
 
 
 def _prepare(debug: bool) -> None:

@@ -15,7 +15,9 @@ from typer import Option
 
 from draftwood.cli import screen
 from draftwood.errors import UsageError
+from draftwood.local.hub_names import hub_name
 from draftwood.models.engine import FASTEST, implied_engine
+from draftwood.models.here import here
 from draftwood.models.load import load
 from draftwood.models.load import load_tokenizer as tokenizer_of
 
@@ -63,8 +65,25 @@ class ModelFlag:
     """Which model."""
 
     model: Annotated[
-        str, Option("--model", "-m", help="A model of `draftwood info`, a folder, a GGUF file, or a hub name.")
-    ] = MODEL_DEFAULT
+        str,
+        Option(
+            "--model", "-m", "-hf", "--hf-repo",
+            metavar="MODEL", help="A model of `draftwood list`, a folder, a GGUF file, or a hub name.",
+        ),
+    ] = MODEL_DEFAULT  # fmt: skip
+    hf_file: Annotated[
+        str | None,
+        Option("--hf-file", metavar="FILE", help="The GGUF file of -hf owner/name, as in owner/name/FILE."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.hf_file is not None:
+            if not (name := hub_name(self.model)):
+                raise UsageError(
+                    f"--hf-file is a file of the hub, and {self.model} is no name there: give -hf owner/name"
+                )
+            object.__setattr__(self, "model", f"hf:{name.repository}/{self.hf_file}")
+            object.__setattr__(self, "hf_file", None)
 
 
 @dataclass(frozen=True)
@@ -108,7 +127,9 @@ class Loading(_MachineFlags, ModelFlag):
         """Return the same, by transformers if that can run the model and no other engine was named."""
         if self.engine is not None:
             return self
-        return replace(self, engine=implied_engine(self.model, self.dtype, None, weights=self.weights))
+        with screen.busy(f"loading {self.model}") as report:
+            place = here(self.model, report)
+        return replace(self, engine=implied_engine(place, self.dtype, None, weights=self.weights))
 
     def load_model(self, *, release: bool = False) -> tuple[Any, Any]:
         """Return the prepared model and its tokenizer; ``release`` frees weights where packed copies suffice."""

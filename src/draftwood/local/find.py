@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
 from draftwood.files.paths import opened, without_home
 from draftwood.local.catalogue import CATALOGUE, fault
+from draftwood.local.hub_names import HubName, hub_name, is_model
+from draftwood.local.neighbours import OLLAMA, ollama_file
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_HUB_FILE = re.compile(rf"({_HUB_NAME.pattern})/(\w[\w./-]*\.gguf)")
 _MAGIC = b"GGUF"  # how a GGUF file begins
-_NO_MODEL = re.compile(r"^mmproj|-(?!00001)\d{5}-of-\d{5}\.gguf$")  # for pictures; a further part of a model
 
 
 def cache_folder() -> Path:
@@ -35,13 +33,14 @@ def model_folder(name: str) -> Path:
     return cache_folder() / "models" / name
 
 
-def find(name: str | os.PathLike[str]) -> Path | str:
-    """Return the folder of a model or its GGUF file, or its hub name as it came if nothing of that name exists.
+def find(name: str | os.PathLike[str]) -> Path | HubName:
+    """Return the folder of a model or its GGUF file, or what a name means on the hub if nothing is called so here.
 
-    ``name``: of the catalogue (``"smollm2"``), a folder, a GGUF file, or a hub name (``"owner/name"``, or
-    ``"owner/name/file.gguf"``). Raises `ModelNotFoundError` for a model that was not fetched yet, and a folder or
-    file that is not there; `ModelError` for one that is broken or holds no model; `UnknownNameError` for a single
-    word that is neither in the catalogue nor a folder.
+    ``name``: of the catalogue (``"smollm2"``), a folder, a GGUF file, a model of Ollama's (``"ollama:qwen3:4b"``),
+    or a hub name (``"owner/name"``, ``"owner/name:Q4_K_M"``, ``"owner/name/file.gguf"``). Raises
+    `ModelNotFoundError` for a model that was not fetched yet, and a folder or file that is not there; `ModelError`
+    for one that is broken or holds no model; `UnknownNameError` for a single word that is neither in the catalogue
+    nor a folder.
     """
     if not isinstance(name, str | os.PathLike):
         raise UsageError(f"a model's name is text or a path, not {type(name).__name__}: give 'smollm2', say")
@@ -53,25 +52,20 @@ def find(name: str | os.PathLike[str]) -> Path | str:
                 raise ModelError(f"the model {name} is broken ({wrong}): run draftwood fetch {name} --force")
             return folder
         exists = _exists(Path(name))
-        is_gguf = name.endswith(".gguf")
-        if not exists and (hub_file(name) or (_HUB_NAME.fullmatch(name) and not is_gguf)):
-            return name
-        if not name or not (exists or is_gguf or "/" in name or "\\" in name or name[0] in "~."):
+        if not exists and name.startswith(OLLAMA):
+            return ollama_file(name.removeprefix(OLLAMA))
+        if not exists and (found := hub_name(name)):
+            return found
+        if not name or not (exists or name.endswith(".gguf") or "/" in name or "\\" in name or name[0] in "~."):
             raise UnknownNameError("model", name, CATALOGUE, "; or name a folder, a GGUF file or a hub name")
     return _find_place(Path(os.path.expanduser(name)))  # noqa: PTH111 - as above
-
-
-def hub_file(name: str) -> tuple[str, str] | None:
-    """Return the hub's name and the file of ``owner/name/file.gguf``; None for what is written otherwise."""
-    found = _HUB_FILE.fullmatch(name)
-    return (found[1], found[2]) if found else None
 
 
 def gguf_files(place: Path) -> list[Path]:
     """Return the GGUF files with models in a folder, of one in several parts the first; or the file itself."""
     if place.is_file():
         return [place]
-    return sorted(path for path in place.glob("*.gguf") if not _NO_MODEL.search(path.name))
+    return sorted(path for path in place.glob("*.gguf") if is_model(path.name))
 
 
 def gguf_file(name: str | os.PathLike[str]) -> Path:

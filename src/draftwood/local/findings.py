@@ -157,7 +157,7 @@ def _of_transformers(model: Any) -> Setting | None:
 def stamp(model: str) -> Sequence[tuple[str, int, int]]:
     """Return names, sizes and times of a model's files; nothing where it is no file or folder of this machine."""
     try:
-        place = Path(find(model))
+        place = Path(str(find(model)))
         found = [path for kind in _WEIGHTS for path in sorted(place.glob(kind))] if place.is_dir() else [place]
         stats = [(path.name, path.stat()) for path in found]
     except Exception:  # a hub name, or a model that was moved since it was loaded

@@ -1,4 +1,4 @@
-"""Which engine runs a model: by its files, what is installed, and what the caller asks; and the hub of models."""
+"""Which engine runs a model: by its files, what is installed, and what the caller asks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 from draftwood.engines.llama_cpp import library
-from draftwood.errors import ModelError, ModelNotFoundError, UnknownNameError, UsageError
+from draftwood.errors import ModelError, UnknownNameError, UsageError
 from draftwood.local.catalogue import CATALOGUE
-from draftwood.local.find import find, gguf_file, gguf_files, hub_file, model_folder
+from draftwood.local.find import gguf_file, gguf_files, model_folder
+from draftwood.local.neighbours import WEIGHTS
+from draftwood.models.here import folder as folder_of
+from draftwood.models.here import here
 from draftwood.models.importing import importing_torch
 
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
@@ -27,7 +30,7 @@ _LOG = logging.getLogger("draftwood.engine")  # of its own: the command line sho
 _SECONDS = 10  # for the hub to answer
 _READ = ("*.safetensors", "*.json", "*.jinja")  # what our own engine reads of a folder: weights, and settings
 _CARDS = ("nvidiactl", "nvhost-ctrl", "kfd", "dxg")  # Linux's drivers of NVIDIA, its boards, AMD, and Windows'
-_SAFE, _WEIGHTS = "*.safetensors", ("*.safetensors", "pytorch_model*.bin")
+_SAFE = "*.safetensors"
 
 
 def choose(
@@ -39,13 +42,13 @@ def choose(
     other folders to transformers where they have weights for it and it is installed. `FASTEST` is the same, but
     folders and hub names that our own engine runs as they stand go to it, where no graphics card is to be used;
     ``device`` "cpu" says that none is. ``floats``: of a folder that has both our own engine is to read the
-    safetensors, not the GGUF file. Only a hub name for another engine than transformers, or `FASTEST`, touches the
-    network here. Raises as `find`, `UnknownNameError` for an unknown engine, and `UsageError` for one that cannot
-    read the model.
+    safetensors, not the GGUF file. A GGUF file of the hub is downloaded, a folder of it for other engines than
+    transformers, and for `FASTEST`. Raises as `here`, `UnknownNameError` for an unknown engine, and `UsageError`
+    for one that cannot read the model.
     """
     if engine not in (None, FASTEST, *ENGINES):
         raise UnknownNameError("engine", str(engine), ENGINES)
-    place = find(name)
+    place = here(name)
     able = _able(place)
     without_card = engine == FASTEST and able[0] == TRANSFORMERS and (device == "cpu" or not has_card())
     if without_card and (folder := _ours(place)):
@@ -57,7 +60,7 @@ def choose(
     if engine == TRANSFORMERS:
         return engine, place
     if isinstance(place, str):
-        return engine, downloaded(place)
+        return engine, folder_of(place, _READ)
     if engine == CPU and place.is_dir() and _has(place, _SAFE) and (floats or not gguf_files(place)):
         return engine, place
     return engine, gguf_file(place)
@@ -68,7 +71,7 @@ def implied_engine(
     exact: bool | None = None, weights: str | None = None,
 ) -> str | None:  # fmt: skip
     """Return the engine that alone understands what was asked for; None where the choice stays open."""
-    able = _able(find(name))
+    able = _able(here(name))
     if weights is not None:
         return CPU
     if TRANSFORMERS in able and (dtype is not None or device not in (None, "cpu")):
@@ -80,7 +83,7 @@ def implied_engine(
 def say_chosen(name: str | os.PathLike[str], engine: str) -> None:
     """Log in a line which engine an open choice fell on, where one may expect another: our own runs a folder of
     transformers, or transformers runs one with a GGUF file."""
-    place = find(name)
+    place = here(name)
     usual, *_ = able = _able(place)
     others = [one for one in able if one != engine and is_installed(one)]
     if usual in others or (engine == TRANSFORMERS and isinstance(place, Path) and gguf_files(place)):
@@ -106,11 +109,11 @@ def missing(*packages: str) -> list[str]:
 def _able(place: Path | str) -> list[str]:
     """Return the engines that can read a model, at least one, the preferred one first."""
     if isinstance(place, str):
-        return [CPU, LLAMA_CPP] if hub_file(place) else [TRANSFORMERS, CPU]
+        return [TRANSFORMERS, CPU]
     if place.is_file():
         return [CPU, LLAMA_CPP]
     has_gguf = bool(gguf_files(place))
-    has_weights = _has(place, *_WEIGHTS)
+    has_weights = _has(place, *WEIGHTS)
     if has_gguf and place in map(model_folder, CATALOGUE):
         return [CPU, *[TRANSFORMERS] * has_weights, LLAMA_CPP]
     ours = [CPU] * (has_gguf or _has(place, _SAFE)) + [LLAMA_CPP] * has_gguf
@@ -123,11 +126,11 @@ def _ours(place: Path | str) -> Path | None:
     from draftwood.engines.files.hub_settings import settings_of
 
     try:
-        folder = downloaded(place, _READ[1:]) if isinstance(place, str) else place
+        folder = folder_of(place, _READ[1:]) if isinstance(place, str) else place
         settings_of(read_json(folder / "config.json"))
         if gguf_files(folder) or (folder / "adapter_config.json").exists() or not _has(folder, "tokenizer.json"):
             return None
-        folder = downloaded(place) if isinstance(place, str) else place
+        folder = folder_of(place, _READ) if isinstance(place, str) else place
     except ModelError:  # of what the hub does not give, transformers will say more
         return None
     return folder if _has(folder, _SAFE) else None
@@ -152,9 +155,8 @@ def _has(folder: Path, *patterns: str) -> bool:
 
 def _unable(place: Path | str, engine: str) -> str:
     if engine != TRANSFORMERS:
-        where = f"write {place}/FILE.gguf" if isinstance(place, str) else "name one"
         what = "GGUF files and weights of safetensors" if engine == CPU else "GGUF files"
-        return f"the engine {engine} reads {what}, and {place} names none: {where}, or take transformers"
+        return f"the engine {engine} reads {what}, and {place} names none: name one, or take transformers"
     if isinstance(place, Path) and place.is_dir():
         return (
             f"{place} has no weights for transformers, only a GGUF file: take the engine cpu, or, if it was "
@@ -180,28 +182,3 @@ def hub_answers(name: str) -> bool:
 def first_line(error: Exception) -> str:
     """Return how an error begins, to be put into a sentence."""
     return str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__
-
-
-def downloaded(name: str, files: tuple[str, ...] = _READ) -> Path:
-    """Return the local copy of what is named as ``owner/name/file.gguf``, or of the folder ``owner/name``.
-
-    It is downloaded if it is not there; of a folder ``files``. Raises `ModelNotFoundError` where huggingface_hub
-    is missing, or the hub does not have or give it.
-    """
-    if missing("huggingface_hub"):
-        raise ModelNotFoundError(
-            f"there is no {name} here, and getting it from the hub needs huggingface_hub: name what "
-            "is here, or run pip install huggingface_hub"
-        )
-    import huggingface_hub
-
-    owner, file = hub_file(name) or (name, "")
-    local = not hub_answers(owner)
-    try:
-        if file:
-            return Path(huggingface_hub.hf_hub_download(owner, file, local_files_only=local))
-        return Path(huggingface_hub.snapshot_download(owner, allow_patterns=list(files), local_files_only=local))
-    except Exception as error:  # whatever the network library raises
-        raise ModelNotFoundError(
-            f"there is no {name} here, and the hub gave none ({first_line(error)}): check name and network"
-        ) from error

@@ -17,6 +17,8 @@ from draftwood.engines.files.hub_model import HubModel, weights_of
 from draftwood.engines.files.shapes import Shape
 from draftwood.errors import DraftwoodError, ModelError, UnsupportedModelError, UsageError
 from draftwood.local.find import find
+from draftwood.local.hub_names import HubName
+from draftwood.local.neighbours import any_copy
 from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, is_installed
 
 if TYPE_CHECKING:
@@ -52,11 +54,14 @@ class Forecast:
 def forecast(name: str | os.PathLike[str]) -> Forecast:
     """Look at a GGUF file or a folder.
 
-    Raises `UsageError` for a name of the hub, and as `find`; `ModelError` for files that are damaged.
+    Raises `UsageError` for a name of the hub of which nothing is here, and as `find`; `ModelError` for files that
+    are damaged.
     """
     place = find(name)
-    if isinstance(place, str):
-        raise UsageError(f"{name} is a name of the hub: name a GGUF file or a folder that is here")
+    if isinstance(place, HubName):
+        if (copy := any_copy(place)) is None:
+            raise UsageError(f"{name} is a name of the hub: run draftwood pull {name}, which brings it")
+        place = copy
     engine, source = choose(place, FASTEST, device="cpu")
     assert isinstance(source, Path)
     runs, reason, weights, file = _choice(engine, source)

@@ -34,6 +34,7 @@ from draftwood.models.engine import (
     missing,
     say_chosen,
 )
+from draftwood.models.here import here
 from draftwood.models.importing import importing_torch, uncollected
 from draftwood.models.load_gguf import check_vocabulary, load_gguf, load_gguf_tokenizer
 
@@ -68,8 +69,10 @@ def load(
     Parameters
     ----------
     name
-        A catalogue name, a folder, a GGUF file or a hub name (``"owner/name"``, ``"owner/name/file.gguf"``). Only
-        a hub name may touch the network.
+        A catalogue name, a folder, a GGUF file, a model that Ollama keeps here (``"ollama:qwen3:4b"``), or a hub
+        name: ``"owner/name"``, ``"owner/name:Q4_K_M"``, ``"owner/name/file.gguf"``. Of several GGUF files the best
+        that fits into memory is taken. What is here, LM Studio's files too, is taken as it is; only a hub name may
+        touch the network.
     engine
         ``"cpu"`` (our own, for GGUF files and folders of safetensors), ``"llama.cpp"`` (GGUF files) or
         ``"transformers"`` (folders). None: our own for GGUF files, for models of the catalogue and with
@@ -120,10 +123,11 @@ def load(
     asked = None if dtype == _DEFAULT_DTYPE else dtype
     if weights is not None and asked not in (None, "auto"):
         raise UsageError(f"weights={weights!r} and dtype={dtype!r} both say what floats become: leave dtype out")
-    implied = implied_engine(name, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
+    where = here(name, report)
+    implied = implied_engine(where, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
     is_free = engine in (None, FASTEST)
     wanted = (implied or engine) if is_free else engine
-    chosen, place = choose(name, wanted, floats=weights is not None or asked is not None, device=device)
+    chosen, place = choose(where, wanted, floats=weights is not None or asked is not None, device=device)
     if weights is not None and chosen != CPU:
         raise UsageError(f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave that out")
     loaded = None
@@ -144,7 +148,7 @@ def load(
             raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
         loaded = _through_transformers(place, dtype, device, threads)
     if wanted in (None, FASTEST) and getattr(loaded[0], "engine", TRANSFORMERS) == chosen:
-        say_chosen(name, chosen)
+        say_chosen(where, chosen)
     return loaded
 
 
