@@ -56,17 +56,17 @@ def test_a_file_without_a_repository_is_refused(refused):
 def test_pull_list_and_info_do_what_hands_expect(draftwood, hub, terminal):
     before = draftwood("info", NAME).out
     assert "not on this disk: draftwood pull owner/tiny-GGUF brings it" in " ".join(before.split())
-    assert [line.split(maxsplit=1)[0] for line in before.splitlines()[1:3]] == ["Q8_0", "Q4_0"]
-    assert "taken unless another is named" in before.splitlines()[1]
+    assert [line.split(maxsplit=1)[0] for line in before.splitlines()[1:3]] == ["Q4_0", "Q8_0"]
+    assert "taken unless another is named" in before.splitlines()[2]
     models = draftwood("info", NAME, "--json").document["models"]
     assert [(one["label"], one["fits"], one["taken"]) for one in models] == [
-        ("Q8_0", True, True),
         ("Q4_0", True, False),
+        ("Q8_0", True, True),
     ]
     assert "no models are here: draftwood fetch brings a small one" in draftwood("list").out
     ran = draftwood("pull", f"{NAME}:Q4_0", terminal=terminal)
     assert ran.out.endswith("tiny-Q4_0.gguf\n")
-    assert f"downloading {NAME}:Q4_0 (" in ran.err
+    assert f"note: downloading 0 MB of {NAME} to " in ran.err
     assert "was here already" in draftwood("fetch", f"{NAME}:Q4_0").err
     assert draftwood("ls").out.split()[0] == f"{NAME}:Q4_0"
     (one,) = draftwood("list", "--json").document
@@ -75,8 +75,9 @@ def test_pull_list_and_info_do_what_hands_expect(draftwood, hub, terminal):
 
 
 def test_what_cannot_be_got_is_a_line(refused, hub):
-    assert "has no owner/gone, or keeps it private" in refused("pull", "owner/gone", code=1)
-    assert "has no Q2_K; it has Q8_0" in refused("run", f"{NAME}:Q2_K", "abc", code=1)
+    assert "neither this disk nor " in refused("pull", "owner/gone", code=1)
+    assert "has owner/gone, or it is private" in refused("pull", "owner/gone", code=1)
+    assert "has no Q2_K; it has Q4_0" in refused("run", f"{NAME}:Q2_K", "abc", code=1)
     assert "--force is for models of draftwood info" in refused("pull", NAME, "--force")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from tests.small_hub import COMMIT, used
 
 from draftwood.errors import FetchError, ModelError, ModelNotFoundError
 from draftwood.local.find import find
-from draftwood.local.hub_names import HubFolder, HubName
+from draftwood.local.hub_names import HubFolder, HubName, best, variants
 from draftwood.models import hub as hub_module
 from draftwood.models.here import here, pull
 
@@ -64,14 +65,14 @@ def test_of_several_files_the_best_that_fits_is_taken_and_named(many, memory, ca
     memory(free)
     if label is None:
         with pytest.raises(
-            ModelError, match=r"nothing of owner/some-GGUF fits into .* it has Q5_K_M \(0.0 GB\), .*"
+            ModelError, match=r"nothing of owner/some-GGUF fits into .* it has Q2_K \(0.0 GB\), .*"
         ):
             here(NAME)
         return
     path = here(NAME)
     assert path.name == ("some-Q5_K_M-00001-of-00002.gguf" if label == "Q5_K_M" else f"some-{label}.gguf")
     assert path.read_bytes() == many.repositories[NAME]["big/" * (label == "Q5_K_M") + path.name]
-    (said,) = caplog.messages
+    said, _ = caplog.messages
     assert said.startswith(f"{NAME}: {label} (0.0 GB) is taken, which suits this memory; there are also ")
     assert not any(word in said for word in ("mmproj", "imatrix", "mtp", "lost", f"also {label}"))
 
@@ -109,7 +110,7 @@ def test_all_parts_of_a_file_come_and_the_first_is_named(many, asked):
 
 
 def test_what_a_repository_does_not_have_is_said_with_what_it_has(many):
-    with pytest.raises(ModelNotFoundError, match=r"has no Q3_K_S; it has Q5_K_M .* write owner/some-GGUF:LABEL"):
+    with pytest.raises(ModelNotFoundError, match=r"has no Q3_K_S; it has Q2_K .* write owner/some-GGUF:LABEL"):
         here(f"{NAME}:Q3_K_S")
     with pytest.raises(ModelNotFoundError, match=r"has no mmproj-Q6_K.gguf; it has"):
         here(f"{NAME}/mmproj-Q6_K.gguf")
@@ -167,6 +168,49 @@ def many_files(name):
     return folder.rglob("*.gguf")
 
 
+def test_control_c_keeps_what_came(many):
+    def press(done, _):
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        here(f"{NAME}:BF16", press)
+    assert not list(many_files(NAME))
+    assert here(f"{NAME}:BF16").is_file()
+    assert many.sent == len(many.repositories[NAME]["some-BF16.gguf"])
+    many.cut = [1000, *[0] * 5]
+    with pytest.raises(FetchError):
+        here(f"{NAME}:Q8_0")
+    del many.repositories[NAME]["some-Q8_0.gguf"]
+    here(f"{NAME}:Q2_K")
+    assert not list(hub_module.hub_cache().rglob("*.partial")), "nobody will ask for its rest"
+
+
+def test_two_that_ask_at_once_download_once(many):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(here(f"{NAME}:BF16"))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert many.sent == len(many.repositories[NAME]["some-BF16.gguf"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "taken"),
+    [
+        ("Q4_0 Q8_0 F16 Q2_K", "Q8_0"), ("Q3_K_L Q2_K IQ2_M F16 F32", "F16"), ("Q3_K_L IQ2_M F32", "Q3_K_L"),
+        ("UD-Q4_K_XL Q4_K_M Q5_0", "UD-Q4_K_XL"), ("Q4_0_4_8 Q4_0", "Q4_0"), ("Q4_0_4_8 IQ1_S", "IQ1_S"),
+        ("MXFP4 Q3_K_M F32", "MXFP4"), ("IQ4_XS Q3_K_M", "IQ4_XS"), ("fp32 q2_k", "Q2_K"),
+    ],
+)  # fmt: skip
+def test_few_bits_and_32_are_taken_last(labels, taken):
+    sizes = {f"a-{label}.gguf": 1000 * number for number, label in enumerate(reversed(labels.split()), 1)}
+    assert best(variants(sizes), None).label == taken
+
+
 def test_a_hub_that_is_busy_for_a_moment_is_asked_again(many):
     many.statuses = [503, 500]
     assert here(f"{NAME}:Q2_K").is_file()
@@ -204,7 +248,7 @@ def test_a_gated_a_private_and_a_missing_one_say_what_to_do(many, monkeypatch):
     ):
         here(f"{NAME}:Q2_K")
     with pytest.raises(
-        ModelNotFoundError, match=r"has no owner/gone, or keeps it private: check the name; .* HF_TOKEN"
+        ModelNotFoundError, match=r"nor http.* has owner/gone, or it is private: check the name; .* HF_TOKEN"
     ):
         here("owner/gone:Q2_K")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
@@ -213,7 +257,7 @@ def test_a_gated_a_private_and_a_missing_one_say_what_to_do(many, monkeypatch):
     ):
         here(f"{NAME}:Q2_K")
     monkeypatch.setenv("HF_TOKEN", many.token)
-    with pytest.raises(ModelNotFoundError, match="has no owner/gone"):
+    with pytest.raises(ModelNotFoundError, match="has owner/gone, or it is private"):
         here("owner/gone:Q2_K")
     assert here(f"{NAME}:Q2_K").is_file()
 
@@ -222,7 +266,7 @@ def test_without_a_network_what_is_here_is_taken_and_the_rest_says_so(many, monk
     path = here(f"{NAME}:Q2_K")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert here(NAME) == here(f"{NAME}/some-Q2_K.gguf") == path
-    said = r"http://127.0.0.1:9 does not answer for owner/some-GGUF \(.*\): check the network; draftwood list"
+    said = r"owner/some-GGUF is not on this disk, and http://127.0.0.1:9 does not answer \(.*\): check the network"
     with pytest.raises(ModelNotFoundError, match=said) as caught:
         here(f"{NAME}:Q8_0")
     assert "\n" not in str(caught.value)

@@ -215,5 +215,7 @@ def test_a_hub_name_without_network_is_said_at_once(monkeypatch, tmp_path):
 
     monkeypatch.setattr(HfApi, "model_info", unreachable)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelNotFoundError, match=r"hub does not answer for nobody/nothing \(no network\): check"):
+    with pytest.raises(
+        ModelNotFoundError, match=r"nobody/nothing is not on this disk, and the hub does not answer \(no network\)"
+    ):
         load("nobody/nothing", device="cpu")

@@ -104,7 +104,7 @@ def test_a_model_of_lm_studio_s_goes_by_the_hub_s_name(home, root):
     for name in ("owner/some-GGUF", "owner/some-GGUF:q4_k_m", "owner/some-GGUF/some-Q4_K_M.gguf"):
         assert here(name) == file
     assert [(one.name, one.place) for one in on_disk()] == [("owner/some-GGUF:Q4_K_M", "LM Studio")]
-    with pytest.raises(ModelNotFoundError, match=r"has no owner/some-GGUF, or keeps it private"):
+    with pytest.raises(ModelNotFoundError, match=r"has owner/some-GGUF, or it is private"):
         here("owner/some-GGUF:Q8_0")
 
 

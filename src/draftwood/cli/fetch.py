@@ -55,19 +55,18 @@ def _pull(name: str, force: bool) -> None:
     from draftwood.local.hub_names import HubName
     from draftwood.models.here import pull
 
-    found, sizes = find(name), set[int]()
+    found, brought = find(name), False
     if force:
         raise UsageError("--force is for models of draftwood info: files of the hub are checked as they come")
     if isinstance(found, HubName):
         with screen.Status(f"asking for {name} …") as status:
 
             def report(done: int, total: int) -> None:
-                if total not in sizes:
-                    sizes.add(total)
-                    screen.say(f"downloading {name} ({total / 1e6:.0f} MB)", file=sys.stderr)
+                nonlocal brought
+                brought = True
                 status.say(f"downloading {name} … {percent(done / max(1, total))}")
 
             found = pull(found, report)
-    if not sizes:
+    if not brought:
         screen.say(f"{name} was here already", file=sys.stderr)
     screen.say(found)

@@ -33,7 +33,7 @@ OLD = {
     "corpus query": "draftwood.Corpus.open(FILE).match(ids) in Python, or draftwood corpus stats",
     "distil": "draftwood train head, which drafts better",
     "export-custom-generate": "model.generate(..., custom_generate=draftwood.decode_with())",
-    "models": "draftwood info",
+    "models": "draftwood list",
     "probe": "draftwood simulate --live",
     "train-exit": "draftwood train head, which drafts better",
     "train-head": "draftwood train head",

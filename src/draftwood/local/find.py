@@ -57,7 +57,9 @@ def find(name: str | os.PathLike[str]) -> Path | HubName:
         if not exists and (found := hub_name(name)):
             return found
         if not name or not (exists or name.endswith(".gguf") or "/" in name or "\\" in name or name[0] in "~."):
-            raise UnknownNameError("model", name, CATALOGUE, "; or name a folder, a GGUF file or a hub name")
+            raise UnknownNameError(
+                "model", name, CATALOGUE, "; or name a folder, a GGUF file, a hub name or ollama:NAME"
+            )
     return _find_place(Path(os.path.expanduser(name)))  # noqa: PTH111 - as above
 
 

@@ -16,10 +16,11 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _RANKS = (
-    r"(UD-)?Q[456]_K.*", r"(UD-)?Q8.*", r"(UD-)?I?Q[45]_.*|MXFP4.*|NVFP4", r"BF16|FP?16", r"(?!FP?32).*", r".*",
+    r"(UD-)?Q[456]_K.*", r"(UD-)?Q8.*", r"(UD-)?I?Q[45]_(?!0_\d_\d).*|MXFP4.*|NVFP4", r"BF16|FP?16",
+    r"(?!FP?32|Q4_0_\d_\d).*", r".*",
 )  # fmt: skip
 """Labels from the one to be preferred on: 4 to 6 bits lose little and are read fast, 8 and 16 lose less and take
-longer, fewer than 4 lose much."""
+longer, fewer than 4 lose much. Q4_0_4_8 and its like were for some processors, and nothing reads them any more."""
 
 _GROWTH, _ROOM = 1.05, 1 << 30
 """Bytes in memory per byte of a file, at most, and bytes for the program and a text of some thousand tokens."""
@@ -85,7 +86,8 @@ def is_model(file: str) -> bool:
 
 
 def variants(sizes: Mapping[str, int]) -> list[Variant]:
-    """Return the models among files, given with their sizes; those of which a part is missing are none."""
+    """Return the models among files, given with their sizes, the smallest first; those of which a part is missing
+    are none."""
     found = []
     for name in sorted(sizes):
         if name.endswith(".gguf") and is_model(name):
@@ -96,7 +98,7 @@ def variants(sizes: Mapping[str, int]) -> list[Variant]:
             if all(one in sizes for one in names):
                 size = sum(sizes[one] for one in names)
                 found.append(Variant(label[1].upper() if label else "", tuple(names), size))
-    return found
+    return sorted(found, key=lambda one: (one.size, one.files))
 
 
 def meant(name: HubName, found: Iterable[Variant]) -> list[Variant]:

@@ -61,7 +61,7 @@ def gguf_copy(name: HubName) -> Path | None:
     studio = (root / name.repository for root in _lm_studio())
     for folder in (*studio, *snapshots(name.repository)):
         if found := meant(name, _variants(folder)):
-            chosen = best(found, free_memory()) or min(found, key=lambda one: one.size)
+            chosen = best(found, free_memory()) or found[0]
             return folder / chosen.files[0]
     return None
 

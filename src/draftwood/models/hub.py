@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ from draftwood.local.neighbours import hub_cache, hub_folder
 Report = Callable[[int, int], None]
 """Called with the bytes that have come, and those that will have."""
 
+_LOG = logging.getLogger("draftwood.engine")  # which the command line shows
 _SECONDS = 10  # for the hub to answer
 _BLOCK = 1 << 20
 _TRIES = 5  # in a row in which nothing comes
@@ -105,7 +107,9 @@ def bring(repository: Repository, names: Iterable[str], report: Report | None = 
 
     try:
         if lacking:
+            _forget_others(kept, repository)
             _require_space(kept, lacking, repository.name)
+            _LOG.info("downloading %.0f MB of %s to %s", total / 1e6, repository.name, hub_cache())
         for file in lacking:
             _bring_one(repository, file, kept, tick)
             _link(kept / "blobs" / file.digest, snapshot / file.name)
@@ -123,6 +127,14 @@ def _is_whole(path: Path, file: HubFile) -> bool:
 def _partial(kept: Path, file: HubFile) -> Path:
     """Return where a file lies that has not come to its end."""
     return kept / "blobs" / f"{file.digest}.partial"
+
+
+def _forget_others(kept: Path, repository: Repository) -> None:
+    """Remove what came of files that the repository no longer has."""
+    now = {_partial(kept, file) for file in repository.files}
+    for old in (kept / "blobs").glob("*.partial"):
+        if old not in now:
+            old.unlink(missing_ok=True)
 
 
 def _require_space(kept: Path, files: list[HubFile], name: str) -> None:
@@ -263,8 +275,8 @@ def _explained(error: Exception, repository: str, *, stopped: str = "") -> Draft
         return ModelNotFoundError(f"{said}, or run hf auth login")
     if isinstance(error, RepositoryNotFoundError):
         return ModelNotFoundError(
-            f"{_place()} has no {repository}, or keeps it private: check the name; for a private one set HF_TOKEN "
-            "or run hf auth login"
+            f"neither this disk nor {_place()} has {repository}, or it is private: check the name; for a private "
+            "one set HF_TOKEN, or run hf auth login"
         )
     if status == 401:
         return ModelNotFoundError(f"{_place()} refuses the token for {repository}: renew HF_TOKEN, or unset it")
@@ -273,5 +285,8 @@ def _explained(error: Exception, repository: str, *, stopped: str = "") -> Draft
         wait = "wait a little, or set HF_TOKEN, which allows more" if status == 429 else "try again later"
         return kind(f"{_place()} answers {status} for {repository}{stopped}: {wait}")
     said = str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__
-    what = "run it again, which goes on from there" if stopped else "draftwood list shows what is on this disk"
-    return kind(f"{_place()} does not answer for {repository} ({said}){stopped}: check the network; {what}")
+    if stopped:
+        what = "check the network and run it again, which goes on from there"
+        return FetchError(f"{_place()} does not answer for {repository} ({said}){stopped}: {what}")
+    what = f"{repository} is not on this disk, and {_place()} does not answer ({said})"
+    return ModelNotFoundError(f"{what}: check the network, or name what draftwood list shows")
