@@ -25,9 +25,7 @@ def hub(monkeypatch, tmp_path, tiny_gguf):
 
 def test_a_name_of_the_hub_answers_and_says_what_was_chosen(draftwood, hub):
     ran = draftwood("generate", "abc", "-m", NAME, *SHORT, "--json")
-    assert (
-        f"note: {NAME}: Q8_0 (0.0 GB) is taken, which suits this memory; there are also Q4_0 (0.0 GB)" in ran.err
-    )
+    assert f"note: {NAME}: Q8_0 (0 MB) is taken, which suits this memory; there are also Q4_0 (0 MB)" in ran.err
     sent = hub.sent
     again = draftwood("run", NAME, "abc", *SHORT, "--json")
     assert again.document["ids"] == ran.document["ids"]

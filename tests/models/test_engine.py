@@ -66,7 +66,7 @@ def test_weights_of_safetensors_need_no_torch(folder, installed, monkeypatch, he
     (folder / "model.gguf").unlink()
     assert choose(folder) == (expected, folder)
     assert choose(folder, CPU) == (CPU, folder)
-    monkeypatch.setattr(engine_module, "folder_of", lambda name, _: f"the folder of {name}")
+    monkeypatch.setattr(engine_module, "folder_of", lambda name, _report: f"the folder of {name}")
     name = HubFolder("owner/name")
     assert choose(name) == (expected, name if expected == TRANSFORMERS else f"the folder of {name}")
     assert implied_engine(folder, None, None, weights="int4") == CPU
@@ -125,7 +125,7 @@ def test_the_fastest_is_transformers_for_what_our_own_does_not_run(ours, install
     say_chosen(ours, TRANSFORMERS)
     assert not caplog.messages
     asked = []
-    monkeypatch.setattr(engine_module, "folder_of", lambda *given: asked.append(given) or ours)
+    monkeypatch.setattr(engine_module, "folder_of", lambda name, _, **how: asked.append((name, how)) or ours)
     assert choose(HubFolder("owner/name"), FASTEST) == (TRANSFORMERS, "owner/name")
     assert len(asked) == 1 + (lacks == "model.safetensors"), "settings come first"
 

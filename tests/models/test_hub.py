@@ -64,16 +64,14 @@ def test_of_several_files_the_best_that_fits_is_taken_and_named(many, memory, ca
     caplog.set_level(logging.INFO, "draftwood.engine")
     memory(free)
     if label is None:
-        with pytest.raises(
-            ModelError, match=r"nothing of owner/some-GGUF fits into .* it has Q2_K \(0.0 GB\), .*"
-        ):
+        with pytest.raises(ModelError, match=r"nothing of owner/some-GGUF fits into .* it has Q2_K \(0 MB\), .*"):
             here(NAME)
         return
     path = here(NAME)
     assert path.name == ("some-Q5_K_M-00001-of-00002.gguf" if label == "Q5_K_M" else f"some-{label}.gguf")
     assert path.read_bytes() == many.repositories[NAME]["big/" * (label == "Q5_K_M") + path.name]
     said, _ = caplog.messages
-    assert said.startswith(f"{NAME}: {label} (0.0 GB) is taken, which suits this memory; there are also ")
+    assert said.startswith(f"{NAME}: {label} (0 MB) is taken, which suits this memory; there are also ")
     assert not any(word in said for word in ("mmproj", "imatrix", "mtp", "lost", f"also {label}"))
 
 
@@ -272,7 +270,9 @@ def test_without_a_network_what_is_here_is_taken_and_the_rest_says_so(many, monk
     assert "\n" not in str(caught.value)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_ENDPOINT", many.address)
-    with pytest.raises(ModelNotFoundError, match="is not on this disk, and HF_HUB_OFFLINE is set"):
+    with pytest.raises(
+        ModelNotFoundError, match="HF_HUB_OFFLINE is set, so nobody is asked for owner/some-GGUF: unset it"
+    ):
         here(f"{NAME}:Q8_0")
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.small_hub import used
 from tokenizers import Tokenizer, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
@@ -24,7 +25,7 @@ from draftwood.errors import (
     UsageError,
     VocabularyError,
 )
-from draftwood.models.load import load
+from draftwood.models.load import load, load_tokenizer
 
 load_module = importlib.import_module("draftwood.models.load")
 engine_module = importlib.import_module("draftwood.models.engine")
@@ -219,3 +220,33 @@ def test_a_hub_name_without_network_is_said_at_once(monkeypatch, tmp_path):
         ModelNotFoundError, match=r"nobody/nothing is not on this disk, and the hub does not answer \(no network\)"
     ):
         load("nobody/nothing", device="cpu")
+
+
+def test_a_folder_of_the_hub_is_brought_whole_and_loaded_from_there(folder, monkeypatch, tmp_path):
+    with used(monkeypatch, tmp_path / "home") as hub:
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        hub.repositories["owner/tiny"] = {**files, "consolidated.safetensors": b"the same again", "run.py": b"no"}
+        seen = []
+        tokenizer = load_tokenizer("owner/tiny", engine="transformers")
+        assert not any("safetensors" in path for path in hub.asked)
+
+        def report(*now):
+            seen.append(now)
+
+        model, again = load("owner/tiny", engine="transformers", device="cpu", report=report)
+        assert len(again) == len(tokenizer)
+        assert seen[-1] == (len(files["model.safetensors"]),) * 2
+        assert not any(path.endswith(("consolidated.safetensors", "run.py")) for path in hub.asked)
+        own, _ = load(folder, engine="transformers", device="cpu")
+        assert all(a.equal(b) for a, b in zip(model.parameters(), own.parameters(), strict=True))
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        load("owner/tiny", device="cpu")
+
+
+def test_a_repository_of_a_tokenizer_alone_is_one(folder, monkeypatch, tmp_path):
+    with used(monkeypatch, tmp_path / "home") as hub:
+        names = ("config.json", "tokenizer.json", "tokenizer_config.json")
+        hub.repositories["owner/words"] = {name: (folder / name).read_bytes() for name in names}
+        assert len(load_tokenizer("owner/words", engine="transformers")) > 0
+        with pytest.raises(ModelError, match=r"the weights in .* cannot be read"):
+            load("owner/words", engine="transformers", device="cpu")

@@ -55,7 +55,8 @@ class Variant:
 
     @property
     def said(self) -> str:
-        return f"{self.label or self.files[0]} ({self.size / 1e9:.1f} GB)"
+        size = f"{self.size / 1e9:.1f} GB" if self.size >= 1e9 else f"{self.size / 1e6:.0f} MB"
+        return f"{self.label or self.files[0]} ({size})"
 
 
 def hub_name(text: str) -> HubName | None:

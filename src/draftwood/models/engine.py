@@ -15,6 +15,7 @@ from draftwood.local.find import gguf_file, gguf_files, model_folder
 from draftwood.local.neighbours import WEIGHTS
 from draftwood.models.here import folder as folder_of
 from draftwood.models.here import here
+from draftwood.models.hub import Report
 from draftwood.models.importing import importing_torch
 
 TRANSFORMERS, LLAMA_CPP, CPU = "transformers", "llama.cpp", "cpu"
@@ -27,15 +28,14 @@ FASTEST = "fastest"
 
 _LOG = logging.getLogger("draftwood.engine")  # of its own: the command line shows what it says of the choice
 
-_SECONDS = 10  # for the hub to answer
-_READ = ("*.safetensors", "*.json", "*.jinja")  # what our own engine reads of a folder: weights, and settings
 _CARDS = ("nvidiactl", "nvhost-ctrl", "kfd", "dxg")  # Linux's drivers of NVIDIA, its boards, AMD, and Windows'
 _SAFE = "*.safetensors"
 
 
 def choose(
-    name: str | os.PathLike[str], engine: str | None = None, *, floats: bool = False, device: str | None = None
-) -> tuple[str, Path | str]:
+    name: str | os.PathLike[str], engine: str | None = None, *, floats: bool = False, device: str | None = None,
+    report: Report | None = None,
+) -> tuple[str, Path | str]:  # fmt: skip
     """Return the engine for a model and what it reads: a GGUF file, else a folder or hub name of transformers.
 
     ``engine`` None leaves the choice open: GGUF files, and the models of the catalogue, go to our own engine,
@@ -51,7 +51,7 @@ def choose(
     place = here(name)
     able = _able(place)
     without_card = engine == FASTEST and able[0] == TRANSFORMERS and (device == "cpu" or not has_card())
-    if without_card and (folder := _ours(place)):
+    if without_card and (folder := _ours(place, report)):
         place, able = folder, [CPU, TRANSFORMERS]
     if engine in (None, FASTEST):
         engine = next(filter(is_installed, able), able[0])
@@ -60,7 +60,7 @@ def choose(
     if engine == TRANSFORMERS:
         return engine, place
     if isinstance(place, str):
-        return engine, folder_of(place, _READ)
+        return engine, folder_of(place, report)
     if engine == CPU and place.is_dir() and _has(place, _SAFE) and (floats or not gguf_files(place)):
         return engine, place
     return engine, gguf_file(place)
@@ -120,17 +120,17 @@ def _able(place: Path | str) -> list[str]:
     return [TRANSFORMERS] * (has_weights or not has_gguf) + ours
 
 
-def _ours(place: Path | str) -> Path | None:
+def _ours(place: Path | str, report: Report | None) -> Path | None:
     """Return the folder, downloaded, with weights for transformers alone that our own engine runs; else None."""
     from draftwood.engines.files.hub_model import read_json
     from draftwood.engines.files.hub_settings import settings_of
 
     try:
-        folder = folder_of(place, _READ[1:]) if isinstance(place, str) else place
+        folder = folder_of(place, report, weights=False) if isinstance(place, str) else place
         settings_of(read_json(folder / "config.json"))
         if gguf_files(folder) or (folder / "adapter_config.json").exists() or not _has(folder, "tokenizer.json"):
             return None
-        folder = folder_of(place, _READ) if isinstance(place, str) else place
+        folder = folder_of(place, report) if isinstance(place, str) else place
     except ModelError:  # of what the hub does not give, transformers will say more
         return None
     return folder if _has(folder, _SAFE) else None
@@ -163,20 +163,6 @@ def _unable(place: Path | str, engine: str) -> str:
             "fetched, run draftwood fetch again, which adds them where transformers is installed"
         )
     return f"{place} is a GGUF file, which the engines cpu and llama.cpp read: take one, or name another model"
-
-
-def hub_answers(name: str) -> bool:
-    """Return whether the hub can be reached, asked once: its own library would retry for most of a minute."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        HfApi().model_info(name, timeout=_SECONDS)
-    except HfHubHTTPError:  # an answer; the error of the library that loads the model will say more
-        return True
-    except Exception:  # whatever the network library raises; a model in the local cache can still be loaded
-        return False
-    return True
 
 
 def first_line(error: Exception) -> str:

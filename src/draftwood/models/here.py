@@ -16,8 +16,8 @@ from draftwood.local.neighbours import WEIGHTS, any_copy, snapshots
 from draftwood.models.hub import Report, Repository, bring, look
 
 _LOG = logging.getLogger("draftwood.engine")  # which the command line shows
-FOLDER = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "LICENSE*")
-"""What is fetched of a folder of transformers."""
+_SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "LICENSE*")
+"""What is fetched of a folder of transformers besides its weights."""
 
 
 def here(name: str | os.PathLike[str], report: Report | None = None) -> Path | HubFolder:
@@ -68,8 +68,8 @@ def choice(repository: Repository, wanted: HubName) -> Variant:
     return chosen
 
 
-def folder(name: str, patterns: Iterable[str] = FOLDER) -> Path:
-    """Return the local copy of a repository's folder, downloading files of these patterns that are not there.
+def folder(name: str, report: Report | None = None, *, weights: bool = True) -> Path:
+    """Return the local copy of a repository's folder, downloading what is not there, or is newer on the hub.
 
     Raises `ModelNotFoundError` where neither the hub nor this disk has it, and as `bring`.
     """
@@ -79,21 +79,30 @@ def folder(name: str, patterns: Iterable[str] = FOLDER) -> Path:
         if kept := next(snapshots(name), None):
             return kept
         raise
-    return bring(repository, _of_folder(repository, patterns))
+    return bring(repository, _of_transformers(repository, weights=weights), report)
 
 
 def pull(name: HubName, report: Report | None = None) -> Path:
     """Download what a name of the hub means as it is there now; return its GGUF file, or its folder."""
     repository = look(name.repository)
     if _is_folder(repository) and not (name.file or name.quantisation):
-        return bring(repository, _of_folder(repository, FOLDER), report)
+        return bring(repository, _of_transformers(repository), report)
     chosen = choice(repository, name)
     return bring(repository, chosen.files, report) / chosen.files[0]
 
 
 def _is_folder(repository: Repository) -> bool:
-    """Return whether a repository holds weights for transformers."""
-    return bool(_of_folder(repository, WEIGHTS))
+    """Return whether a repository holds weights for transformers, or its settings and no GGUF file."""
+    return bool(_of_folder(repository, WEIGHTS if repository.variants else (*WEIGHTS, "*.json")))
+
+
+def _of_transformers(repository: Repository, *, weights: bool = True) -> list[str]:
+    """Return the files that transformers reads, without copies of weights in another form."""
+    found = _of_folder(repository, _SETTINGS)
+    if weights:
+        safe, pickled = (_of_folder(repository, [pattern]) for pattern in WEIGHTS)
+        found += [name for name in safe if not name.startswith("consolidated.")] or safe or pickled
+    return found
 
 
 def _of_folder(repository: Repository, patterns: Iterable[str]) -> list[str]:

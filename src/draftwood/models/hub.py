@@ -108,8 +108,9 @@ def bring(repository: Repository, names: Iterable[str], report: Report | None = 
     try:
         if lacking:
             _forget_others(kept, repository)
-            _require_space(kept, lacking, repository.name)
-            _LOG.info("downloading %.0f MB of %s to %s", total / 1e6, repository.name, hub_cache())
+            there = _require_space(kept, lacking, repository.name)
+            begun = f"; {there / 1e6:.0f} MB of it are here" if there else ""
+            _LOG.info("downloading %.0f MB of %s to %s%s", total / 1e6, repository.name, hub_cache(), begun)
         for file in lacking:
             _bring_one(repository, file, kept, tick)
             _link(kept / "blobs" / file.digest, snapshot / file.name)
@@ -137,7 +138,8 @@ def _forget_others(kept: Path, repository: Repository) -> None:
             old.unlink(missing_ok=True)
 
 
-def _require_space(kept: Path, files: list[HubFile], name: str) -> None:
+def _require_space(kept: Path, files: list[HubFile], name: str) -> int:
+    """Return how many bytes of files have come before; `FetchError` where the disk has no room for the others."""
     blobs = kept / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     there = sum(path.stat().st_size for file in files if (path := _partial(kept, file)).is_file())
@@ -148,6 +150,7 @@ def _require_space(kept: Path, files: list[HubFile], name: str) -> None:
             f"{name} needs {need / 1e9:.1f} GB and {hub_cache()} has {free / 1e9:.1f} GB free: free some space, "
             "or point HF_HOME to another disk"
         )
+    return there
 
 
 def _bring_one(repository: Repository, file: HubFile, kept: Path, tick: Callable[[int], None]) -> None:
@@ -267,7 +270,7 @@ def _explained(error: Exception, repository: str, *, stopped: str = "") -> Draft
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OfflineModeIsEnabled):
         return ModelNotFoundError(
-            f"{repository} is not on this disk, and HF_HUB_OFFLINE is set: unset it to get it"
+            f"HF_HUB_OFFLINE is set, so nobody is asked for {repository}: unset it to get it"
         )
     if isinstance(error, GatedRepoError) or status == 403:
         page = f"{_endpoint() or 'https://huggingface.co'}/{repository}"

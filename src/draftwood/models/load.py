@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from draftwood.engines.transformers.quiet import quiet_transformers
 from draftwood.errors import (
     ModelError,
-    ModelNotFoundError,
     UnknownNameError,
     UnsupportedModelError,
     UsageError,
@@ -28,12 +28,12 @@ from draftwood.models.engine import (
     TRANSFORMERS,
     choose,
     first_line,
-    hub_answers,
     implied_engine,
     is_installed,
     missing,
     say_chosen,
 )
+from draftwood.models.here import folder as folder_of
 from draftwood.models.here import here
 from draftwood.models.importing import importing_torch, uncollected
 from draftwood.models.load_gguf import check_vocabulary, load_gguf, load_gguf_tokenizer
@@ -56,6 +56,8 @@ WEIGHTS = ("int4", "int8")
 """What ``weights`` may be."""
 
 _DEFAULT_DTYPE = "float32"
+_LOCAL: Mapping[str, bool] = MappingProxyType({"local_files_only": True, "trust_remote_code": False})
+# Without the second, transformers asks on the terminal whether to run a model's own code.
 
 
 def load(
@@ -127,7 +129,9 @@ def load(
     implied = implied_engine(where, asked, device, gpu_layers=gpu_layers, exact=exact, weights=weights)
     is_free = engine in (None, FASTEST)
     wanted = (implied or engine) if is_free else engine
-    chosen, place = choose(where, wanted, floats=weights is not None or asked is not None, device=device)
+    chosen, place = choose(
+        where, wanted, floats=weights is not None or asked is not None, device=device, report=report
+    )  # fmt: skip
     if weights is not None and chosen != CPU:
         raise UsageError(f"weights={weights!r} is for the engine cpu, and {chosen} was named: leave that out")
     loaded = None
@@ -146,16 +150,17 @@ def load(
         if gpu_layers != -1 or exact is not None:
             what = "exact" if exact is not None else "gpu_layers"
             raise UsageError(f"{what} is for GGUF files, and {name} is loaded by transformers: leave it out")
-        loaded = _through_transformers(place, dtype, device, threads)
+        folder = folder_of(place, report) if isinstance(place, str) else place
+        loaded = _through_transformers(folder, dtype, device, threads)
     if wanted in (None, FASTEST) and getattr(loaded[0], "engine", TRANSFORMERS) == chosen:
         say_chosen(where, chosen)
     return loaded
 
 
 def _through_transformers(
-    place: Path | str, dtype: str, device: str | None, threads: int | None
+    place: Path, dtype: str, device: str | None, threads: int | None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return model and tokenizer of a folder or a hub name, the model on its device in eval mode."""
+    """Return model and tokenizer of a folder, the model on its device in eval mode."""
     _require_packages()
     with uncollected():
         with importing_torch(threads):
@@ -185,17 +190,12 @@ def load_tokenizer(name: str | os.PathLike[str] = DEFAULT_MODEL, *, engine: str 
     _require_packages()
     from transformers import AutoTokenizer
 
+    place = folder_of(place, weights=False) if isinstance(place, str) else place
     with quiet_transformers():
         try:
-            return AutoTokenizer.from_pretrained(place, **_settings(place))
+            return AutoTokenizer.from_pretrained(place, **_LOCAL)
         except Exception as error:
             raise _explain(error, place, "tokenizer") from error
-
-
-def _settings(place: Path | str) -> dict[str, bool]:
-    # Without the second setting transformers asks on the terminal whether to run a model's own code.
-    local = isinstance(place, Path) or not hub_answers(place)
-    return {"local_files_only": local, "trust_remote_code": False}
 
 
 def _require_packages() -> None:
@@ -222,21 +222,21 @@ def _device(name: str | None) -> torch.device:
     return found
 
 
-def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _read(place: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     number_format = "auto" if dtype == "auto" else getattr(torch, dtype)
-    settings, what = _settings(place), "configuration"
+    what = "configuration"
     try:
-        config = AutoConfig.from_pretrained(place, **settings)
+        config = AutoConfig.from_pretrained(place, **_LOCAL)
         what = "tokenizer"
-        tokenizer = AutoTokenizer.from_pretrained(place, config=config, **settings)
+        tokenizer = AutoTokenizer.from_pretrained(place, config=config, **_LOCAL)
         what = "weights"
         packed = getattr(config, "quantization_config", None) is not None  # its integers stay what they are
         _check_room(place, grows=dtype == "float32" and str(config.dtype).endswith("16") and not packed)
         model, report = AutoModelForCausalLM.from_pretrained(
-            place, config=config, dtype=number_format, output_loading_info=True, **settings
+            place, config=config, dtype=number_format, output_loading_info=True, **_LOCAL
         )
     except ModelError:
         raise
@@ -250,11 +250,10 @@ def _read(place: Path | str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
     return model, tokenizer
 
 
-def _check_room(place: Path | str, *, grows: bool) -> None:
+def _check_room(folder: Path, *, grows: bool) -> None:
     """Raise `ModelError` where a folder's weights do not fit; where it ``grows`` they become twice as large."""
     from draftwood.engines.files.hub_model import parts_of
 
-    folder = Path(place)
     names = {file.name for file in folder.glob("pytorch_model*.bin")}
     with suppress(ModelError):  # without safetensors
         names = {*parts_of(folder).values()}
@@ -263,24 +262,18 @@ def _check_room(place: Path | str, *, grows: bool) -> None:
     need = (1 + grows) * sum((folder / name).stat().st_size for name in names if (folder / name).is_file())
     free = free_memory(swap=True)
     if free is not None and need > free:
-        said = f"{place} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+        said = f"{folder} needs {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
         raise ModelError(f"{said}: choose a smaller model or number format, or end other programs")
 
 
-def _explain(error: Exception, place: Path | str, what: str) -> ModelError:
+def _explain(error: Exception, place: Path, what: str) -> ModelError:
     """Turn what transformers raised into one sentence."""
     said = first_line(error)
     if isinstance(error, ValueError) and _REFUSED.search(str(error)):
         return UnsupportedModelError(
             f"{place} is no causal language model that transformers itself knows ({said}): name another"
         )
-    if isinstance(place, Path):
-        return ModelError(f"the {what} in {place} cannot be read ({said}): fetch or save the model again")
-    if isinstance(error, OSError):
-        return ModelNotFoundError(
-            f"the hub gave no model {place!r} ({said}): check name and network, or name a local folder"
-        )
-    return ModelError(f"the {what} of {place!r} cannot be read ({said}): name another model")
+    return ModelError(f"the {what} in {place} cannot be read ({said}): fetch or save the model again")
 
 
 def _check_threads(threads: int | None) -> None:
