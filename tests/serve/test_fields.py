@@ -6,20 +6,24 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from openai.types import completion_create_params
+from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
+from draftwood.serve.embeddings import EmbeddingsRequest, OllamaEmbed, OllamaEmbedding
 from draftwood.serve.fields import ChatRequest, CompletionRequest
 from draftwood.serve.infill import InfillRequest
 from draftwood.serve.meanings import (
     ALL,
     CHAT,
     COUNT,
+    EMBEDDINGS,
     INFILL,
     LIMITS,
     MESSAGES,
     OLLAMA_CHAT,
+    OLLAMA_EMBED,
+    OLLAMA_EMBEDDING,
     OLLAMA_TEXT,
     REFUSED,
     RESPONSES,
@@ -34,12 +38,14 @@ from tests.serve.test_drafting import BODIES
 FORMS = {
     CHAT: ChatRequest, TEXT: CompletionRequest, RESPONSES: ResponsesRequest, MESSAGES: MessagesRequest,
     COUNT: CountRequest, OLLAMA_CHAT: OllamaChat, OLLAMA_TEXT: OllamaText, INFILL: InfillRequest,
+    EMBEDDINGS: EmbeddingsRequest, OLLAMA_EMBED: OllamaEmbed, OLLAMA_EMBEDDING: OllamaEmbedding,
 }  # fmt: skip
 DOCS = Path(__file__).parents[2] / "docs"
 THEIRS = {
     CHAT: chat_params.CompletionCreateParamsBase,
     TEXT: completion_create_params.CompletionCreateParamsBase,
     RESPONSES: response_create_params.ResponseCreateParamsBase,
+    EMBEDDINGS: embedding_create_params.EmbeddingCreateParams,
 }
 
 

@@ -137,6 +137,17 @@ def check_fits(text: str, tokenizer: Any, most: int) -> None:
         )
 
 
+def text_ids(text: str, tokenizer: Any, *, special: bool) -> list[int]:
+    """Return the token ids of a text, and none that the tokenizer puts around texts.
+
+    Names of control tokens in it stay text, unless ``special`` is set.
+    """
+    cut = None if special else guarded([{"role": "user", "content": text}], [], tokenizer)
+    if cut is None:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+    return cut.ids(cut.messages[0]["content"], tokenizer)
+
+
 def render(
     messages: Sequence[Mapping[str, Any]], tokenizer: Any, *, tools: Sequence[Mapping[str, Any]] = (),
     arguments: Mapping[str, Any] | None = None, special: bool = False, most: int | None = None,

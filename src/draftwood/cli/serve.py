@@ -129,6 +129,13 @@ def serve(
             "--reasoning-budget", min=-1, help="Most tokens of a thought, where requests do not say; -1: no limit."
         ),
     ] = -1,
+    pooling: Annotated[
+        Literal["mean", "last"],
+        Option(
+            help="What embeddings are made of: the mean of the states of all tokens of a text, or the last one's, "
+            "for models that were trained so."
+        ),
+    ] = "mean",
     strict_parts: Annotated[
         bool,
         Option(
@@ -162,7 +169,7 @@ def serve(
             prefix_folder=prefix_cache_dir and named(prefix_cache_dir),
             prefix_disk_bytes=prefix_cache_disk_gib * _GIB,
             most_seconds=max_seconds, warms_up=True,
-            special_tokens=special_tokens, strict_parts=strict_parts, thinking=ThinkingDefault(
+            special_tokens=special_tokens, strict_parts=strict_parts, pooling=pooling, thinking=ThinkingDefault(
                 {"on": True, "off": False}.get(reasoning), None if reasoning_budget < 0 else reasoning_budget),
             origins=list(map(usable_origin, cors or ())), hosts=(*hosts_of(host), *(allowed_host or ())),
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,

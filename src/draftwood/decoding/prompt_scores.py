@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,14 +65,19 @@ class PromptScores:
                 source.observe_hidden(first, some)
 
 
-def shown_too(watch: Watch | None, show: Callable[[Positions, Scores], None]) -> Watch:
-    """Return a watch that lets ``show`` see the scores of all tokens, and ``watch`` at least what it asks for."""
-    if watch is None or (watch.wanted is not None and not len(watch.wanted)):
-        return Watch(show) if watch is None else replace(watch, show=show, wanted=None)
+def shown_too(watch: Watch | None, other: Watch) -> Watch:
+    """Return a watch that lets the ``other`` see the scores of all tokens, and ``watch`` what it asks for.
+
+    Where there is no ``watch``, the other one alone, which may ask for something else.
+    """
+    if watch is None:
+        return other
+    if watch.wanted is not None and not len(watch.wanted):
+        return replace(watch, show=other.show, wanted=None)
 
     def both(positions: Positions, scores: Scores) -> None:
         watch.show(positions, scores)
-        show(positions, scores)
+        other.show(positions, scores)
 
     return replace(watch, show=both, wanted=None)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.contracts import Capabilities, Drafter, Positions, Processor, Sampling, Scores
+from draftwood.contracts import Capabilities, Drafter, Processor, Sampling, Watch
 from draftwood.errors import PromptError, UsageError
 from draftwood.step import Step
 from draftwood.tree import TokenTree
@@ -75,7 +75,8 @@ class Request:
     """Given the committed text and a tree, returns the nodes that may come, ascending and closed under parents;
     the others are not scored. It only saves time: the rule refuses them, too. None: all may come."""
     without: frozenset[str] = frozenset()  # names of drafters that propose nothing for it
-    shown: Callable[[Positions, Scores], None] | None = None  # sees the scores of the prompt, as `Watch.show`
+    shown: Watch | None = None
+    """Sees the scores of the whole prompt; its hidden states only where no drafter reads the prompt."""
 
     def check(self, capabilities: Capabilities) -> None:
         """Raise `UsageError` or `PromptError` for what this target cannot write."""

@@ -16,6 +16,7 @@ from draftwood.api.text import Spelling
 from draftwood.engines.tokens.file_tokenizer import decoder
 from draftwood.serve.asking import ChoiceMaker, Wishes
 from draftwood.serve.cors import Cors
+from draftwood.serve.embeddings import add_embeddings
 from draftwood.serve.errors import REQUEST_ID, ApiError, StrictRoute, answer_errors, new_request_id
 from draftwood.serve.fields import ChatRequest, CompletionRequest, Every, JsonObject, Messages
 from draftwood.serve.forms import ChatForm, TextForm
@@ -94,6 +95,7 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     _add_messages(app, server)
     add_ollama(app, server)
     add_llama(app, server)
+    add_embeddings(app, server)
     _add_models(app, server)
     _add_watching(app, server)
     app.add_middleware(

@@ -17,7 +17,7 @@ from draftwood.api.prompts import check_fits, most_characters, render
 from draftwood.api.setup import Setup
 from draftwood.api.text import StopStrings
 from draftwood.api.thought_path import AnswerStops, ThoughtBudget, ThoughtPath
-from draftwood.contracts import Drafter, Processor
+from draftwood.contracts import Drafter, Processor, Watch
 from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import PromptError, UnknownNameError, UsageError
@@ -187,7 +187,7 @@ class ChoiceMaker:
                 logprobs = LogprobRecorder(request.sampling, top, ids if has_prompt else ())
                 own = replace(own, processors=[*own.processors, logprobs])
                 if has_prompt:
-                    own = replace(own, shown=logprobs.show)
+                    own = replace(own, shown=Watch(logprobs.show))
             # With a limit of 0 the first token, which comes from reading the prompt, is not returned.
             found.append(Choice(
                 setup, own, self.loop, number, logprobs, self.namespace, is_silent=most == 0, tools=tools,

@@ -17,6 +17,8 @@ from draftwood.decoding.sequence import ActiveSequence
 from draftwood.errors import DraftwoodError, UsageError
 
 Result = TypeVar("Result")
+_LOOKS = 0.02
+"""Seconds after which a request that waits for a place looks again."""
 
 
 class QueueFullError(DraftwoodError):
@@ -34,6 +36,7 @@ class ServedText:
     request: Request
     deliver: Callable[[Emission], None]
     namespace: str = ""  # whose text it is: what is kept of it is not used for others
+    is_passing: bool = False  # no other text will begin like it, so nothing of it is kept
     arrived: float = field(default_factory=perf_counter)
     begun: float | None = None  # when the worker took it up
     has_ended: bool = False
@@ -130,6 +133,11 @@ class Inbox:
         """Note that a running text has ended."""
         with self._changed:
             self.running -= 1
+
+    async def room(self) -> None:
+        """Wait until there is a place in the queue, or the server is being stopped."""
+        while self._is_open and self.waiting + self.running >= self._most_waiting + self._most_running:
+            await asyncio.sleep(_LOOKS)
 
     def stop(self) -> None:
         """Take no more requests; those in the queue are still served."""

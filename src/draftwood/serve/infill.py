@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from draftwood.api.chat_template import guarded
+from draftwood.api.prompts import text_ids
 from draftwood.engines.tokens.file_tokenizer import FileTokenizer, single_token
 from draftwood.engines.tokens.fingerprint import remembered
 from draftwood.serve.errors import ApiError
@@ -125,10 +125,7 @@ def infill_ids(tokenizer: Any, asked: CompletionRequest, prompt: Any, *, special
         raise ApiError(said, param="suffix")
 
     def ids(text: str) -> list[int]:
-        cut = None if special else guarded([{"role": "user", "content": text}], [], tokenizer)
-        if cut is None:
-            return list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
-        return cut.ids(cut.messages[0]["content"], tokenizer)
+        return text_ids(text, tokenizer, special=special)
 
     before = list(prompt) if not isinstance(prompt, str) else ids(prompt)
     first = list(tokenizer("")["input_ids"])[:1]

@@ -10,6 +10,8 @@ COUNT = f"{MESSAGES}/count_tokens"
 OLLAMA = "/api/"
 """How the paths of Ollama's API begin."""
 INFILL = "/infill"
+EMBEDDINGS = "/v1/embeddings"
+OLLAMA_EMBED, OLLAMA_EMBEDDING = f"{OLLAMA}embed", f"{OLLAMA}embeddings"
 OLLAMA_CHAT, OLLAMA_TEXT = f"{OLLAMA}chat", f"{OLLAMA}generate"
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 BUDGETS = ("thinking_budget", "reasoning_budget", "thinking_budget_tokens", "thinking_token_budget")
@@ -57,6 +59,9 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     OLLAMA_CHAT: {},
     OLLAMA_TEXT: {},
     INFILL: {},
+    EMBEDDINGS: {},
+    OLLAMA_EMBED: {},
+    OLLAMA_EMBEDDING: {},
 }
 """Fields that are refused where they ask for something."""
 

@@ -91,10 +91,10 @@ class OllamaForm:
         """Return how a text has ended, and how long it took: waiting counts as loading, as models stay loaded."""
         usage, spent = usage_of([answer]), spent_on(answer)
         return {
-            "done": True, "done_reason": self._reason, "total_duration": _nanoseconds(spent.all),
-            "load_duration": _nanoseconds(spent.waited), "prompt_eval_count": usage["prompt_tokens"],
-            "prompt_eval_duration": _nanoseconds(spent.read),
-            "eval_count": usage["completion_tokens"], "eval_duration": _nanoseconds(spent.wrote),
+            "done": True, "done_reason": self._reason, "total_duration": nanoseconds(spent.all),
+            "load_duration": nanoseconds(spent.waited), "prompt_eval_count": usage["prompt_tokens"],
+            "prompt_eval_duration": nanoseconds(spent.read),
+            "eval_count": usage["completion_tokens"], "eval_duration": nanoseconds(spent.wrote),
             "draftwood": usage["draftwood"],
         }  # fmt: skip
 
@@ -107,5 +107,6 @@ class OllamaTextForm(OllamaForm):
         return {**self._about(), "response": message["content"], **thought, **more}
 
 
-def _nanoseconds(seconds: float) -> int:
+def nanoseconds(seconds: float) -> int:
+    """Return seconds in the unit of Ollama's API."""
     return round(seconds * _SECOND)

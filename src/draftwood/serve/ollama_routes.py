@@ -34,7 +34,7 @@ def add_ollama(app: FastAPI, server: Server) -> None:
 
     @app.post(OLLAMA_CHAT)
     async def chat(http: Request, asked: OllamaChat) -> Any:
-        _name(server, asked)
+        asked.model = without_tag(server, asked.model)
         if not asked.messages:
             return _loaded(OllamaForm, asked)
         parts = server.parts()
@@ -42,7 +42,7 @@ def add_ollama(app: FastAPI, server: Server) -> None:
 
     @app.post(OLLAMA_TEXT)
     async def generate(http: Request, asked: OllamaText) -> Any:
-        _name(server, asked)
+        asked.model = without_tag(server, asked.model)
         if not asked.prompt and not asked.images:
             return _loaded(OllamaTextForm, asked)
         parts = server.parts()
@@ -66,10 +66,10 @@ def add_ollama(app: FastAPI, server: Server) -> None:
         return _shown(server)
 
 
-def _name(server: Server, asked: OllamaRequest) -> None:
-    """Let a model that is asked for as ``NAME:latest`` be the one of this name; raises `ApiError`."""
-    plain = (asked.model or "").removesuffix(_LATEST)
-    asked.model = plain if plain in server.names.known else server.names.checked(asked.model)
+def without_tag(server: Server, asked: str | None) -> str:
+    """Return the name that an answer has; ``NAME:latest`` is the model of this name. Raises `ApiError`."""
+    plain = (asked or "").removesuffix(_LATEST)
+    return plain if plain in server.names.known else server.names.checked(asked)
 
 
 def _loaded(form: type[OllamaForm], asked: OllamaRequest) -> JsonObject:

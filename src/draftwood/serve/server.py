@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -58,6 +58,7 @@ class Settings:
     warms_up: bool = False  # write a few tokens at the start, so that no client waits for kernels to be loaded
     special_tokens: bool = False  # names of control tokens in messages become these tokens
     thinking: ThinkingDefault = field(default_factory=ThinkingDefault)  # for requests that say nothing of it
+    pooling: Literal["mean", "last"] = "mean"  # of which states of a text its embedding is made
     strict_parts: bool = False  # images and other parts that are no text are refused
     aliases: Sequence[str] = ()  # further names of the model
     strict_model: bool = False  # other names are refused

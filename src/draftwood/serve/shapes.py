@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from draftwood.api.text import Spelling
 from draftwood.serve.answer import Choice, ToldToken, Update
@@ -30,7 +30,7 @@ def json_line(body: JsonObject) -> bytes:
     return f"{as_json(body).translate(_LINE_ENDS)}\n".encode(errors="backslashreplace")
 
 
-def as_json(body: JsonObject) -> str:
+def as_json(body: Any) -> str:
     """Return a body as JSON in the letters of its language."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from draftwood.serve.meanings import CHAT, COUNT, MESSAGES, RESPONSES, TEXT
+from draftwood.serve.meanings import CHAT, COUNT, EMBEDDINGS, MESSAGES, RESPONSES, TEXT
 
 _ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _MODELS = "/v1/models"
-_SHORT = {path.removeprefix("/v1"): path for path in (CHAT, TEXT, RESPONSES, MESSAGES, COUNT, _MODELS)}
+_SHORT = {path.removeprefix("/v1"): path for path in (CHAT, TEXT, RESPONSES, MESSAGES, COUNT, EMBEDDINGS, _MODELS)}
 
 
 def plain(scope: Any) -> Any:

@@ -121,7 +121,7 @@ class Worker:
         text.begun, number, setup, request = perf_counter(), next(self._numbers), self._setup, text.request
         try:
             text.sequence = ActiveSequence(number, request, setup.target, setup.drafters, setup.rule)
-            if request.shown is None:  # else all of the prompt is read, as its scores are asked for
+            if request.shown is None:  # else all of the prompt is read
                 known = self._prefixes.begin(text.namespace, request.prompt, request.limit)
                 if known is not None:
                     text.sequence.resume(*known)
@@ -160,7 +160,7 @@ class Worker:
         try:
             if last is not None:
                 text.tell(last)
-            if last and last.finish in _WHOLE:
+            if last and last.finish in _WHOLE and not text.is_passing:
                 self._keep(text)
         finally:
             if text.sequence is not None:
