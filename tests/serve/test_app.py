@@ -152,6 +152,19 @@ def test_tokens_go_there_and_back(url):
     assert httpx.post(f"{url}/detokenize", json={"tokens": [-1]}).status_code == 400
     assert httpx.post(f"{url}/tokenize", json={"messages": HELLO}).json()["count"] > 11
     assert httpx.post(f"{url}/tokenize", json={}).status_code == 400
+    assert httpx.post(f"{url}/tokenize", json={"messages": HELLO, "tools": 3}).status_code == 400
+
+
+def test_chats_are_tokenized_with_all_that_is_part_of_their_prompts(url):
+    tools = [{"type": "function", "function": {"name": "look", "description": "Look around."}}]
+    chat = {"messages": HELLO, "tools": tools, "chat_template_kwargs": {"flavour": "sweet"}}
+    found = httpx.post(f"{url}/tokenize", json=chat)
+    assert found.headers["x-draftwood-ignored"] == "chat_template_kwargs.flavour"
+    answer = httpx.post(f"{url}/v1/chat/completions", json={**chat, "max_tokens": 1}).json()
+    assert found.json()["count"] == answer["usage"]["prompt_tokens"]
+    told = httpx.post(f"{url}/apply-template", json=chat)
+    assert "Look around." in told.json()["prompt"]
+    assert told.headers["x-draftwood-ignored"] == "chat_template_kwargs.flavour"
 
 
 def test_metrics_add_up(url, client):

@@ -7,6 +7,7 @@ and OpenAI call them, ``reasoning_text``; there the schema says ``reasoning``.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import httpx2 as httpx
@@ -225,7 +226,7 @@ def test_a_response_says_how_it_was_written(served):
     assert used == [1.0, 1.0, 0.0, True, {"format": {"type": "text"}}]
 
 
-def test_a_response_that_fails_midway_ends_with_its_error():
+def test_a_response_that_fails_midway_ends_with_its_error(caplog):
     setup = acting(SCRIPTS)
     request = setup.request
 
@@ -253,3 +254,29 @@ def test_a_response_that_fails_midway_ends_with_its_error():
     assert [item["status"] for item in failed["output"]] == ["incomplete"]
     assert whole_one.status_code == 500
     assert "secret" not in whole_one.text + json.dumps(told)
+    assert "RuntimeError" not in whole_one.text + json.dumps(told)
+    numbers = re.findall("look for ([0-9a-f]{8}) in its log", whole_one.text + failed["error"]["message"])
+    assert len(set(numbers)) == 2
+    for number in numbers:  # the log has the rest
+        (record,) = [one for one in caplog.records if number in one.getMessage()]
+        assert "a secret of the engine" in str(record.exc_info[1])
+
+
+def test_a_pass_that_fails_tells_nobody_why(monkeypatch, caplog):
+    setup = acting(SCRIPTS)
+
+    def fail(*_):
+        raise OSError("/a/secret/file")
+
+    with running(setup) as server:
+        path = f"{server.url}/v1/responses"
+        monkeypatch.setattr(setup.target, "score", fail)
+        found = httpx.post(path, json={"input": "say: x"}, timeout=60)
+        told = httpx.post(f"{server.url}/api/chat", json={"messages": [{"role": "user", "content": "say: x"}]})
+        monkeypatch.undo()
+        assert httpx.post(path, json={"input": "say: x"}, timeout=60).status_code == 200
+    assert (found.status_code, "secret" in found.text + told.text) == (500, False)
+    (number,) = re.findall("look for ([0-9a-f]{8}) in its log", found.text)
+    assert "the model failed in the middle of this text" in found.text
+    assert "the model failed in the middle of this text" in told.text
+    assert any(number in one.getMessage() and "secret" in str(one.exc_info[1]) for one in caplog.records)

@@ -1,6 +1,8 @@
 """Models are told of tools and of calls so far; what cannot be read is refused with its place."""
 
+import httpx2 as httpx  # comes with the openai package
 import pytest
+from openai import OpenAI
 from pydantic import ValidationError
 
 from draftwood.api.calls import as_text
@@ -10,10 +12,13 @@ from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest
 from draftwood.serve.tools import tools_of, with_calls
 from tests.api.test_fitting import IN_TURN
+from tests.serve.conftest import running
+from tests.serve.session import acting
 
 LOOK = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {
     "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}}}  # fmt: skip
 LIST = {"type": "function", "function": {"name": "list"}}
+FLAT = {"type": "function", **LOOK["function"]}
 ASKED = [{"role": "user", "content": "what is there?"}]
 
 
@@ -37,6 +42,34 @@ def test_the_model_is_told_of_its_tools_and_calls():
         "role": "assistant", "content": '<tool_call>{"name": "look", "arguments": {"at": "x"}}</tool_call>',
     }  # fmt: skip
     assert tools().messages(ASKED)[0]["role"] == "system"
+
+
+OTHER = '<tool_call>{"name": "other", "arguments": {"a": 1}}</tool_call>'
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_calls_of_functions_that_were_not_offered_are_text_or_calls(passes):
+    bad = OTHER.replace("other", "an other")
+    with running(acting({"so": [f"Look: {OTHER}"], "bad": [bad]}), pass_unknown_calls=passes) as server:
+        with OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+
+            def ask(name, **more):
+                given = [{"role": "user", "content": f"{name}: go"}]
+                asked = client.chat.completions.create(model="m", messages=given, **more)
+                return asked.choices[0]
+
+            found, none = ask("so", tools=[LOOK]), ask("so")
+            assert ask("bad", tools=[LOOK]).message.content == bad
+        said = httpx.post(f"{server.url}/v1/responses", json={"input": "so: go", "tools": [FLAT]}).json()["output"]
+    assert none.message.content == f"Look: {OTHER}"
+    if not passes:
+        assert (found.message.content, found.finish_reason) == (f"Look: {OTHER}", "stop")
+        assert [item["type"] for item in said] == ["message"]
+        return
+    (call,) = found.message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("other", '{"a": 1}')
+    assert (found.message.content, found.finish_reason) == ("Look:", "tool_calls")
+    assert [item.get("name") for item in said] == [None, "other"]
 
 
 def test_a_forced_call_has_a_schema():

@@ -136,6 +136,13 @@ def serve(
             "for models that were trained so."
         ),
     ] = "mean",
+    pass_unknown_calls: Annotated[
+        bool,
+        Option(
+            "--pass-unknown-calls",
+            help="Calls of functions that were not offered reach clients as calls; else they are text.",
+        ),
+    ] = False,
     strict_parts: Annotated[
         bool,
         Option(
@@ -169,7 +176,8 @@ def serve(
             prefix_folder=prefix_cache_dir and named(prefix_cache_dir),
             prefix_disk_bytes=prefix_cache_disk_gib * _GIB,
             most_seconds=max_seconds, warms_up=True,
-            special_tokens=special_tokens, strict_parts=strict_parts, pooling=pooling, thinking=ThinkingDefault(
+            special_tokens=special_tokens, strict_parts=strict_parts, pooling=pooling,
+            pass_unknown_calls=pass_unknown_calls, thinking=ThinkingDefault(
                 {"on": True, "off": False}.get(reasoning), None if reasoning_budget < 0 else reasoning_budget),
             origins=list(map(usable_origin, cors or ())), hosts=(*hosts_of(host), *(allowed_host or ())),
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,

@@ -70,14 +70,14 @@ class Choice:
         self.has_logprobs, self.has_tools = logprobs is not None, tools is not None
         self.spelling = Spelling(setup.tokenizer, frozenset(tags.values()))
         self._tools, self._splitter = tools, None
-        self._reader = None if tools is None else CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
+        self._reader = None if tools is None else CallReader(tools.callable, tags, forms_of(setup.tokenizer))
         read = partial(thought_reader, setup.tokenizer, request.prompt, MARKS, tells_calls=tools is not None)
         thoughts = read() if is_chat else None
         if is_chat:
             within = thoughts is None and opens_thought(self.spelling, request.prompt)
             self._splitter = ThoughtSplitter(is_marked=thoughts is not None, within=within)
         if tools is not None and tools.is_single and self._splitter is not None:
-            reader = CallReader(tools.parameters, tags, forms_of(setup.tokenizer))
+            reader = CallReader(tools.callable, tags, forms_of(setup.tokenizer))
             first_call = OneCall(TextBuilder(self.spelling, thoughts=read()), deepcopy(self._splitter), reader)
             request = replace(request, criteria=(*request.criteria, first_call))
         self._ends = list[int]()  # characters of the text up to each token's end

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from draftwood.api.prompts import check_fits, render
+from draftwood.api.prompts import check_fits
 from draftwood.api.setup import Setup
 from draftwood.api.text import Spelling
 from draftwood.engines.tokens.file_tokenizer import decoder
@@ -18,7 +18,7 @@ from draftwood.serve.asking import ChoiceMaker, Wishes
 from draftwood.serve.cors import Cors
 from draftwood.serve.embeddings import add_embeddings
 from draftwood.serve.errors import REQUEST_ID, ApiError, StrictRoute, answer_errors, new_request_id
-from draftwood.serve.fields import ChatRequest, CompletionRequest, Every, JsonObject, Messages
+from draftwood.serve.fields import ChatRequest, CompletionRequest, Every, JsonObject, Lenient, Messages
 from draftwood.serve.forms import ChatForm, TextForm
 from draftwood.serve.guards import Guard
 from draftwood.serve.llama_routes import add_llama
@@ -33,21 +33,29 @@ from draftwood.serve.responses import ResponsesRequest
 from draftwood.serve.server import IGNORED as IGNORED
 from draftwood.serve.server import Server, told_ignored
 from draftwood.serve.server import Settings as Settings
-from draftwood.serve.tools import with_calls
 from draftwood.verify.load import label
 
 _MOST_TOKENS = 1 << 17
 """Most tokens of what is only tokenized, where the model does not take more."""
 
 
-class TokenizeRequest(BaseModel):
-    """Body of ``/tokenize``: a text or messages."""
+class TokenizeRequest(Lenient):
+    """Body of ``/tokenize``: a text, or messages with what else a chat may have, such as tools."""
 
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
     add_special_tokens: bool = True
     return_token_strs: bool = False
+
+    def chat(self, parts: PartReader) -> ChatRequest | None:
+        """Return the messages as a chat; None for a text. Raises `ApiError` or pydantic's error."""
+        if (self.prompt is None) == (self.messages is None):
+            raise ApiError("give either a prompt or messages")
+        if self.messages is None:
+            return None
+        asked = ChatRequest.model_validate({**(self.model_extra or {}), "messages": self.messages})
+        return asked.model_copy(update={"messages": parts.messages(asked.messages)})
 
 
 class DetokenizeRequest(BaseModel):
@@ -57,17 +65,13 @@ class DetokenizeRequest(BaseModel):
     tokens: Every[int]
 
 
-def tokenized(setup: Setup, asked: TokenizeRequest, parts: PartReader, *, special: bool) -> JsonObject:
+def _tokenized(asked: TokenizeRequest, chat: ChatRequest | None, maker: ChoiceMaker) -> JsonObject:
     """Return the ids that a text or chat has in the server's requests; raises `ApiError` or `PromptError`."""
-    if (asked.prompt is None) == (asked.messages is None):
-        raise ApiError("give either a prompt or messages")
-    takes = setup.target.capabilities.max_positions
-    most = max(takes, _MOST_TOKENS)
-    if asked.messages is not None:
-        messages = ChatRequest(messages=asked.messages).messages  # its roles and calls
-        ids = render(with_calls(parts.messages(messages)), setup.tokenizer, special=special, most=most)
+    setup, takes = maker.setup, maker.setup.target.capabilities.max_positions
+    if chat is not None:
+        ids = maker.prompt(chat, max(takes, _MOST_TOKENS))
     else:
-        check_fits(asked.prompt or "", setup.tokenizer, most)
+        check_fits(asked.prompt or "", setup.tokenizer, max(takes, _MOST_TOKENS))
         ids = list(setup.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens)["input_ids"])
     found = {"count": len(ids), "max_model_len": takes, "tokens": ids}
     if asked.return_token_strs:
@@ -137,9 +141,11 @@ def _add_messages(app: FastAPI, server: Server) -> None:
         server.names.checked(asked.model)
         parts = server.parts()
         given = asked.chat(parts)
-        said.headers.update(told_ignored([*asked.ignored, *parts.left_out]) | {REQUEST_ID: new_request_id()})
         making = server.maker(http, None, Wishes())
-        return {"input_tokens": len(await server.aside(http, partial(making.prompt, given)))}
+        ids = await server.aside(http, partial(making.prompt, given))
+        unread = [*asked.ignored, *making.ignored, *parts.left_out]
+        said.headers.update(told_ignored(unread) | {REQUEST_ID: new_request_id()})
+        return {"input_tokens": len(ids)}
 
 
 def _add_models(app: FastAPI, server: Server) -> None:
@@ -153,10 +159,14 @@ def _add_models(app: FastAPI, server: Server) -> None:
         return server.names.one(name)
 
     @app.post("/tokenize")  # this route and the next one as vLLM has them
-    async def tokenize(http: Request, asked: TokenizeRequest) -> Any:
+    async def tokenize(http: Request, asked: TokenizeRequest, said: Response) -> Any:
         server.names.checked(asked.model)
-        special = server.settings.special_tokens
-        return await server.aside(http, partial(tokenized, server.setup, asked, server.parts(), special=special))
+        parts, maker = server.parts(), server.maker(http, None, Wishes())
+        chat = asked.chat(parts)
+        found = await server.aside(http, partial(_tokenized, asked, chat, maker))
+        unread = asked.ignored if chat is None else chat.ignored
+        said.headers.update(told_ignored([*unread, *maker.ignored, *parts.left_out]))
+        return found
 
     @app.post("/detokenize")
     async def detokenize(http: Request, asked: DetokenizeRequest) -> Any:

@@ -65,14 +65,14 @@ class ChoiceMaker:
     seconds: float | None = None  # a text that takes longer ends with the reason "length"; None: no limit
     special: bool = False  # names of control tokens in the text of messages become these tokens
     thinking: ThinkingDefault = field(default_factory=ThinkingDefault)
+    passes_unknown: bool = False  # calls of functions that were not offered are calls, too
     ignored: list[str] = field(default_factory=list)  # fields that change nothing with this model
     left: Event = field(default_factory=Event)  # set once nobody waits for the choices
 
     def chat(self, asked: ChatRequest) -> list[Choice]:
         """Return the choices of a chat; raises `ApiError` or what `Setup.request` raises."""
-        tools, tokenizer = tools_of(asked), self.setup.tokenizer
+        tools, tokenizer = tools_of(asked, passes_unknown=self.passes_unknown), self.setup.tokenizer
         ids, plan = self._planned(asked, tools)
-        self.ignored.extend(plan.ignored)
         tags = {} if tools is None else hidden_tags(tokenizer)
         grammar = grammar_of(asked, tools, tokenizer)
         if asked.top_logprobs and not asked.logprobs:
@@ -80,24 +80,30 @@ class ChoiceMaker:
         top = asked.top_logprobs or 0 if asked.logprobs else None
         return self._answers(asked, ids, top, grammar, tools, tags, plan.budget)
 
-    def prompt(self, asked: ChatRequest) -> list[int]:
-        """Return the token ids of a chat's prompt; raises as `chat`."""
-        return self._planned(asked, tools_of(asked))[0]
+    def prompt(self, asked: ChatRequest, most: int | None = None) -> list[int]:
+        """Return the token ids of a chat's prompt, of about ``most`` or else the model's own; raises as `chat`."""
+        return self._planned(asked, tools_of(asked), most)[0]
 
-    def _planned(self, asked: ChatRequest, tools: ToolUse | None) -> tuple[list[int], ThinkingPlan]:
+    def _planned(
+        self, asked: ChatRequest, tools: ToolUse | None, most: int | None = None
+    ) -> tuple[list[int], ThinkingPlan]:
         """Return the ids of a chat, and its plan, without the effort where the template refuses that."""
         plan = thinking_of(asked, self.thinking, self.setup.tokenizer, special=self.special)
         try:
-            return self._rendered(asked, tools, plan), plan
+            ids = self._rendered(asked, tools, plan, most)
         except PromptError:
             lesser = plan.without_effort()
             if asked.reasoning_effort is None or lesser.arguments == plan.arguments:
                 raise
-            return self._rendered(asked, tools, lesser), lesser
+            ids, plan = self._rendered(asked, tools, lesser, most), lesser
+        self.ignored.extend(plan.ignored)
+        return ids, plan
 
-    def _rendered(self, asked: ChatRequest, tools: ToolUse | None, plan: ThinkingPlan) -> list[int]:
-        tokenizer = self.setup.tokenizer
-        how: dict[str, Any] = {"special": self.special, "most": self._positions, "arguments": plan.arguments}
+    def _rendered(
+        self, asked: ChatRequest, tools: ToolUse | None, plan: ThinkingPlan, most: int | None
+    ) -> list[int]:
+        tokenizer, most = self.setup.tokenizer, most or self._positions
+        how: dict[str, Any] = {"special": self.special, "most": most, "arguments": plan.arguments}
         if tools is None:
             return render(with_calls(asked.messages), tokenizer, **how)
         return tools.prompt(asked.messages, tokenizer, **how)

@@ -84,10 +84,7 @@ def new_request_id() -> str:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return an error as clients are told: ours with its message, others, which may hold anything, by type.
-
-    The others are logged in full.
-    """
+    """Return an error as clients are told: what is wrong with a request in its own words, others as `failure`."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, QueueFullError):
@@ -97,10 +94,17 @@ def as_api_error(error: Exception) -> ApiError:
             said = f"this model's maximum context length is exceeded: {said}"
             return ApiError(said, code=TOO_LONG)
         return ApiError(said)
-    if isinstance(error, DraftwoodError):
-        return ApiError(str(error), FAILED)
-    log.error("a request has failed", exc_info=error)
-    return ApiError(f"the server failed on this request ({type(error).__name__}): see its log", FAILED)
+    return failure(error, "the server failed on this request")
+
+
+def failure(error: Exception, said: str) -> ApiError:
+    """Return what clients are told of an error that is not theirs: no word of its text, which may hold anything.
+
+    The log has it in full, under a number that they get.
+    """
+    number = secrets.token_hex(4)
+    log.error("%s (%s)", said, number, exc_info=error)
+    return ApiError(f"{said}: ask again, or let who runs it look for {number} in its log", FAILED)
 
 
 def answer_errors(app: FastAPI) -> None:

@@ -43,7 +43,7 @@ def add_llama(app: FastAPI, server: Server) -> None:
         given = asked.model_copy(update={"messages": parts.messages(asked.messages)})
         maker = server.maker(http, None, Wishes())
         found = await server.aside(http, partial(_rendered, maker, given))
-        said.headers.update(told_ignored([*asked.ignored, *parts.left_out]))
+        said.headers.update(told_ignored([*asked.ignored, *maker.ignored, *parts.left_out]))
         return found
 
 

@@ -55,7 +55,8 @@ class ResponseForm:
     def failed(self, error: ApiError) -> bytes:
         """Return an event of the error, and the response's end: clients know one or the other.
 
-        At other codes than ``invalid_prompt`` Codex asks again and again, and would hear the same.
+        At ``invalid_prompt`` Codex shows the message and stops. At each other code but those for which it has
+        sentences of its own it asks five times more, and would hear the same (codex-api/src/sse/responses.rs).
         """
         said = {"message": str(error), "param": error.param, "code": error.code or "invalid_prompt"}
         told = self._event("error", **said, error={"type": error.body["error"]["type"], **said})

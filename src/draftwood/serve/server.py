@@ -59,6 +59,7 @@ class Settings:
     special_tokens: bool = False  # names of control tokens in messages become these tokens
     thinking: ThinkingDefault = field(default_factory=ThinkingDefault)  # for requests that say nothing of it
     pooling: Literal["mean", "last"] = "mean"  # of which states of a text its embedding is made
+    pass_unknown_calls: bool = False  # calls of functions that were not offered reach clients as calls
     strict_parts: bool = False  # images and other parts that are no text are refused
     aliases: Sequence[str] = ()  # further names of the model
     strict_model: bool = False  # other names are refused
@@ -123,8 +124,9 @@ class Server:
         namespace, settings = namespace_of(authorization_of(http.headers), user), self.settings
         loop = asyncio.get_running_loop()
         return ChoiceMaker(
-            self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens, settings.thinking
-        )
+            self.setup, loop, wishes, namespace, settings.most_seconds, settings.special_tokens, settings.thinking,
+            settings.pass_unknown_calls,
+        )  # fmt: skip
 
     def _chosen(
         self, choose: Callable[[ChoiceMaker, Any], list[Choice]], asking: ChoiceMaker, given: Common

@@ -6,6 +6,7 @@ Where its chat template takes functions it tells of them, else a system message 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from draftwood.grammar.grammar import Grammar
 from draftwood.serve.call_forms.base import CallForm
 from draftwood.serve.call_forms.found import BARE, OURS, call_parts, forms_of
 from draftwood.serve.errors import ApiError
-from draftwood.serve.fields import AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
+from draftwood.serve.fields import FUNCTION_NAME, AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
 
 _TOLD = """You may call functions. Their signatures, as JSON Schema, one to a line:
@@ -34,16 +35,18 @@ class ToolUse:
     """The tools of one request, at least one.
 
     ``forced``: a grammar forces the answer to be a call; ``is_named``: the client has named the function;
-    ``is_single``: an answer ends with its first call.
+    ``is_single``: an answer ends with its first call. ``passes_unknown``: calls of other functions are read, too;
+    ``callable`` has the parameters of all that can be called.
     """
 
     def __init__(
-        self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool, is_single: bool
-    ) -> None:
+        self, functions: Sequence[FunctionTool], *, forced: bool, is_named: bool, is_single: bool,
+        passes_unknown: bool = False,
+    ) -> None:  # fmt: skip
         self._functions, self.forced, self.is_single = functions, forced, is_single
         self.reason: Literal["stop", "tool_calls"] = "stop" if is_named else "tool_calls"  # as in the API
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
-
+        self.callable = _AnyFunction(self.parameters) if passes_unknown else self.parameters
         self.is_told_by_template = False  # else by a system message of ours
 
     def prompt(self, messages: Sequence[Mapping[str, Any]], tokenizer: Any, **how: Any) -> list[int]:
@@ -96,7 +99,17 @@ class ToolUse:
         return [{"role": "system", "content": said}, *messages]
 
 
-def tools_of(asked: ChatRequest) -> ToolUse | None:
+class _AnyFunction(dict[str, JsonObject]):
+    """Parameters by function, those of functions that were not offered free."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and re.fullmatch(FUNCTION_NAME, name) is not None
+
+    def __missing__(self, name: str) -> JsonObject:
+        return {}
+
+
+def tools_of(asked: ChatRequest, *, passes_unknown: bool = False) -> ToolUse | None:
     """Return the tools of a chat; None where there are none, or none may be used. Raises `ApiError`."""
     functions = [tool.function for tool in asked.tools or ()]
     choice, is_single = asked.tool_choice, asked.parallel_tool_calls is False
@@ -108,7 +121,9 @@ def tools_of(asked: ChatRequest) -> ToolUse | None:
         raise ApiError("tool_choice is 'required', and there are no tools", param="tool_choice")
     if not functions or choice == "none":
         return None
-    return ToolUse(functions, forced=choice == "required", is_named=False, is_single=is_single)
+    return ToolUse(
+        functions, forced=choice == "required", is_named=False, is_single=is_single, passes_unknown=passes_unknown
+    )
 
 
 def _named(functions: Sequence[FunctionTool], wanted: Sequence[NamedTool]) -> list[FunctionTool]:

@@ -15,9 +15,9 @@ from draftwood.decoding.loop import decode_sequences
 from draftwood.decoding.request import Emission
 from draftwood.decoding.sequence import ActiveSequence
 from draftwood.drafters.memory.memory import Memory
-from draftwood.errors import DraftwoodError
 from draftwood.planning.base import TreePlanner
 from draftwood.planning.policies.backoff_and_load import LoadLimit
+from draftwood.serve.errors import failure
 from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.serve.prefixes import Prefixes
 from draftwood.serve.stored_prefixes import StoredPrefixes
@@ -146,8 +146,7 @@ class Worker:
                         self._close(emission.row, emission)
                 return
             except Exception as error:
-                log.exception("a pass of the model failed: the texts under way are lost")
-                said = DraftwoodError(f"the model failed in the middle of this text ({error}): ask again")
+                said = failure(error, "the model failed in the middle of this text")
                 for number, text in list(self._texts.items()):
                     text.end("error", said)
                     self._close(number)
