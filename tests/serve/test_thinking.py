@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import httpx2 as httpx  # comes with the openai package
 import pytest
 
+from draftwood.api.setup import Setup
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import ChatRequest
 from draftwood.serve.parts import PartReader
 from draftwood.serve.responses import ResponsesRequest
 from draftwood.serve.thinking import ThinkingDefault, thinking_of
+from draftwood.testing import ToyTarget
 from tests.serve.conftest import running
-from tests.serve.scripted import byte_tokenizer
+from tests.serve.scripted import byte_tokenizer, scripted, spell
 from tests.serve.session import acting, toy
 
 ASKED = [{"role": "user", "content": "0: x"}]
@@ -164,6 +167,31 @@ def test_a_form_binds_the_answer_behind_a_thought():
             assert told[0]["choices"][0]["finish_reason"] == "stop"
         free = ask(server, response_format=wanted).json()["choices"][0]
         assert (free["message"]["content"], free["finish_reason"]) == ("", "length"), "it thinks to its limit"
+
+
+XYZ = {"type": "object", "properties": {"a": {"enum": ["xyz"]}}, "required": ["a"], "additionalProperties": False}
+FORM = {"type": "json_schema", "json_schema": {"name": "a", "schema": XYZ}}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": XYZ}}
+
+
+@pytest.mark.parametrize("script", [(b"{ sure", "<end>"), ("<think>", b"why not", "</think>", b"{ sure", "<end>")])
+@pytest.mark.parametrize("budget", [None, 0, 3])
+@pytest.mark.parametrize("wanted", [{"response_format": FORM}, {"tools": [LOOK], "tool_choice": "required"}])
+def test_a_form_leaves_room_for_a_thought_that_the_model_opens_itself(script, budget, wanted):
+    pytest.importorskip("llguidance")
+    tokenizer = byte_tokenizer("<think>", "</think>")
+    target = ToyTarget(len(tokenizer), order=2, sharpness=0.0, max_positions=1 << 12, max_pass=1 << 12)
+    target.generation_config = SimpleNamespace(eos_token_id=tokenizer.eos_token_id)
+    setup = scripted(Setup(target, tokenizer, "ngram", "fixed:6"), spell(tokenizer, *script), margin=99.0)
+    with running(setup) as server:
+        asked = {**wanted, "thinking_budget": budget}
+        told = [ask(server, {"x-draftwood": wish}, **asked).json()["choices"] for wish in ("", "plain")]
+    messages = [choices[0]["message"] for choices in told]
+    for message in messages:
+        calls = message.get("tool_calls") or [{"function": {"arguments": message["content"]}}]
+        assert json.loads(calls[0]["function"]["arguments"]) == {"a": "xyz"}
+    thoughts = [message.get("reasoning_content") for message in messages]
+    assert thoughts[0] == thoughts[1] == (None if len(script) == 2 or budget == 0 else "why not"[:budget])
 
 
 def test_fields_that_change_nothing_are_named_as_the_api_has_them():

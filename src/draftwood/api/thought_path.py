@@ -6,7 +6,7 @@ tokens before it alone, so that drafts change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -119,6 +119,11 @@ class ThoughtPath:
         """Return how many of these tokens stand before what the model says; None where it does not speak yet."""
         return self.at(answer).begins
 
+    def opening(self, answer: Sequence[int]) -> Collection[int]:
+        """Return the tokens that may open a thought where the answer could begin."""
+        place = self.at(answer)
+        return () if self._is_spent(place) else list(self._reading.opening(place.reading))
+
     def is_thought(self, answer: Sequence[int]) -> bool:
         """Whether the last of these tokens belongs to a thought, as part of its tags, too."""
         begins = self.at(answer).begins
@@ -130,8 +135,10 @@ class ThoughtPath:
 
     def banned(self, place: AnswerPlace) -> Iterable[int]:
         """Return the tokens that would open a thought for which no token is left."""
-        is_spent = self._budget is not None and place.tokens >= self._budget
-        return self._reading.opening(place.reading) if is_spent and not place.thinks else ()
+        return self._reading.opening(place.reading) if self._is_spent(place) and not place.thinks else ()
+
+    def _is_spent(self, place: AnswerPlace) -> bool:
+        return self._budget is not None and place.tokens >= self._budget
 
     def _next(self, before: AnswerPlace, token: int) -> AnswerPlace:
         reading = self._reading.after(before.reading, token)

@@ -160,10 +160,10 @@ class ChoiceMaker:
         most = room if limit is None else min(limit, room)
         is_chat = isinstance(asked, ChatRequest)
         path = partial(ThoughtPath, setup.tokenizer, ids, budget) if is_chat else None
-        begins = None if path is None or not path().first.thinks else lambda: path().begins
+        thinks = path is not None and (path().first.thinks or path().opening(()))
         request = setup.request(
             ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
-            trace=self.wishes.trace, grammar=grammar, grammar_begins=begins,
+            trace=self.wishes.trace, grammar=grammar, grammar_begins=path if thinks else None,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
             temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p,
             repetition_penalty=asked.repetition_penalty, seed=asked.seed,
