@@ -6,6 +6,8 @@ import re
 import openai
 import pytest
 
+from draftwood.grammar.follower import Follower
+
 HELLO = [{"role": "user", "content": "hello"}]
 SCHEMA = {
     "type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"],
@@ -30,6 +32,21 @@ def test_a_response_format_is_kept_with_and_without_drafts(client):
         assert one.finish_reason == "stop"
         assert json.loads(one.message.content)["answer"] in ("yes", "no")
         assert one.message.content == other.message.content
+
+
+def test_each_choice_follows_the_grammar_by_itself(client, monkeypatch):
+    gone_back, go_back = [], Follower._back_to
+
+    def noted(follower, length):
+        gone_back.append(len(follower._path) - length)
+        go_back(follower, length)
+
+    monkeypatch.setattr(Follower, "_back_to", noted)
+    body, headers = {"guided_regex": "[a-z]{12}"}, {"x-draftwood": "plain"}
+    found = client.chat.completions.create(**asked(n=4), extra_body=body, extra_headers=headers)
+    assert len({one.message.content for one in found.choices}) == 4
+    assert gone_back
+    assert not any(gone_back), "no choice leads the follower of another one astray"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -245,6 +245,19 @@ class Setup:
         return adapt(given, device)
 
 
+def followed_apart(request: Request) -> Request:
+    """Return a request for another text of the same prompt, which follows the grammar by itself.
+
+    Texts that are written in turns would lead one follower back and forth.
+    """
+    processors = [one.twin() if isinstance(one, GrammarProcessor) else one for one in request.processors]
+    followers = [one.follower for one in request.drafters or () if isinstance(one, GrammarDrafter)]
+    if not followers or followers[0] is None:
+        return replace(request, processors=processors)
+    drafted, start = followers[0].twin(), len(request.prompt)
+    return replace(request, processors=processors, permits=lambda ids, tree: drafted.fitting(ids[start:], tree))
+
+
 def _for_numpy(processor: Any) -> Processor:
     """Return a copy of a processor for a target with scores in NumPy; processors of transformers get tensors."""
     known = sys.modules.get("transformers.generation.logits_process")  # imported by users of such processors

@@ -21,6 +21,10 @@ class GrammarProcessor:
     def __init__(self, follower: Follower | LaterFollower, start: int) -> None:
         self._follower, self._start = follower, start
 
+    def twin(self) -> GrammarProcessor:
+        """Return one for another text that follows the same grammar from the same place on."""
+        return GrammarProcessor(self._follower.twin(), self._start)
+
     def __call__(self, prefix: NDArray[np.int64], row: Any) -> Any:
         mask = self._follower.mask(prefix[self._start :].tolist())
         if 2 * np.count_nonzero(mask) > len(mask):

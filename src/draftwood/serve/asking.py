@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.api.prompts import check_fits, most_characters, render
-from draftwood.api.setup import Setup
+from draftwood.api.setup import Setup, followed_apart
 from draftwood.api.text import StopStrings
 from draftwood.api.thought_path import AnswerStops, ThoughtBudget, ThoughtPath
 from draftwood.contracts import Drafter, Processor, Watch
@@ -186,7 +186,7 @@ class ChoiceMaker:
         has_prompt = isinstance(asked, CompletionRequest) and asked.echo
         found = []
         for number in range(asked.n or 1):
-            own, logprobs = replace(request, sequence=number), None
+            own, logprobs = replace(followed_apart(request) if number else request, sequence=number), None
             if path is not None:
                 own = _thinking(own, path, has_budget=budget is not None)
             if top is not None:
