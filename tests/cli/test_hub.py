@@ -76,7 +76,17 @@ def test_what_cannot_be_got_is_a_line(refused, hub):
     assert "neither this disk nor " in refused("pull", "owner/gone", code=1)
     assert "has owner/gone, or it is private" in refused("pull", "owner/gone", code=1)
     assert "has no Q2_K; it has Q4_0" in refused("run", f"{NAME}:Q2_K", "abc", code=1)
+    assert "Ollama has no qwen3 here" in refused("pull", "ollama:qwen3", code=1)
     assert "--force is for models of draftwood info" in refused("pull", NAME, "--force")
+
+
+def test_info_of_a_repository_with_a_folder_says_that_it_is_taken(draftwood, hub):
+    hub.repositories[NAME]["model.safetensors"] = bytes(2_000_000)
+    shown = draftwood("info", NAME).out
+    assert "folder      of transformers, 2 MB, taken unless another is named" in shown
+    assert shown.count("taken") == 1
+    hub.repositories["owner/texts"] = {"README.md": b"none"}
+    assert "1, no model among them" in draftwood("info", "owner/texts").out
 
 
 def test_run_chats(draftwood, hub):

@@ -14,7 +14,7 @@ from draftwood.api.generation import Generation
 from draftwood.cli import options
 from draftwood.cli.generate import document
 from draftwood.cli.given import Given
-from draftwood.cli.main import GROUPS, OLD, VERBS, _take_debug
+from draftwood.cli.main import GROUPS, OLD, VERBS, _take_debug, in_our_words
 from draftwood.measure.compare import PlainAndDrafted
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,6 +49,17 @@ def test_a_file_too_many_is_no_prompt(refused, tmp_path):
     (rows := tmp_path / "b.jsonl").touch()
     said = refused("explain", rows, "c.jsonl")
     assert ("c.jsonl" in said, "quotes" in said) == (True, False)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [
+    ("pull a/b", "fetch a/b"), ("run a/b", "chat --model a/b"), ("run a/b --seed 1", "chat --model a/b --seed 1"),
+    ("run a/b hello --seed 1", "generate hello --model a/b --seed 1"), ("run a/b -", "generate - --model a/b"),
+    ("serve a/b --port 1", "serve --model a/b --port 1"), ("chat a/b", "chat --model a/b"), ("ls", "list"),
+    ("run --help", "chat --help"), ("run", "chat"), ("chat -m a/b", "chat -m a/b"), ("generate a", "generate a"),
+    ("--version", "--version"), ("", ""),
+])  # fmt: skip
+def test_words_of_other_programs_are_ours(theirs, ours):
+    assert in_our_words(theirs.split()) == ours.split()
 
 
 @pytest.mark.parametrize("verb", OLD)

@@ -258,6 +258,7 @@ def test_a_gated_a_private_and_a_missing_one_say_what_to_do(many, monkeypatch):
     with pytest.raises(ModelNotFoundError, match="has owner/gone, or it is private"):
         here("owner/gone:Q2_K")
     assert here(f"{NAME}:Q2_K").is_file()
+    assert not many.leaked, "the token is the hub's alone"
 
 
 def test_without_a_network_what_is_here_is_taken_and_the_rest_says_so(many, monkeypatch):
@@ -274,6 +275,13 @@ def test_without_a_network_what_is_here_is_taken_and_the_rest_says_so(many, monk
         ModelNotFoundError, match="HF_HUB_OFFLINE is set, so nobody is asked for owner/some-GGUF: unset it"
     ):
         here(f"{NAME}:Q8_0")
+
+
+def test_a_hub_that_does_not_answer_in_time_is_said(many, monkeypatch):
+    many.delay = 0.3
+    monkeypatch.setattr(hub_module, "_SECONDS", 0.05)
+    with pytest.raises(ModelNotFoundError, match=r"is not on this disk, and .* does not answer \(.*timed out\)"):
+        here(f"{NAME}:Q2_K")
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_downloaded(many, monkeypatch):

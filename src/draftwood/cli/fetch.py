@@ -22,8 +22,9 @@ def fetch(
 ) -> None:
     """Download a model and prepare it; prints its folder or file."""
     from draftwood.local.catalogue import CATALOGUE
+    from draftwood.local.neighbours import OLLAMA
 
-    if name not in CATALOGUE and "/" in name:
+    if name not in CATALOGUE and ("/" in name or name.startswith(OLLAMA)):
         _pull(name, force)
         return
     from draftwood.models.fetch import fetch as bring

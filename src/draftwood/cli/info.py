@@ -105,21 +105,27 @@ def _tell_of_repository(name: HubName, as_json: bool) -> None:
     """Show the models that a repository of the hub offers, and which would be taken here."""
     from draftwood.local.hub_names import best
     from draftwood.local.machine import free_memory
+    from draftwood.models.here import is_folder, of_transformers
     from draftwood.models.hub import look
 
     repository, free = look(name.repository), free_memory()
-    there = repository.variants
-    taken = best(there, free)
+    there, weights = repository.variants, 0
+    if is_folder(repository):
+        weights = sum(one.size for one in repository.named(of_transformers(repository)))
+    taken = None if weights else best(there, free)
     models = [asdict(one) | {"fits": best([one], free) is not None, "taken": one is taken} for one in there]
     if as_json:
-        screen.say(json.dumps({"repository": repository.name, "models": models, "free": free}, indent=2))
+        said = {"repository": repository.name, "models": models, "folder": weights or None, "free": free}
+        screen.say(json.dumps(said, indent=2))
         return
     facts = {"repository": f"{repository.name}, not on this disk: draftwood pull {name} brings it"}
+    if weights:
+        facts["folder"] = f"of transformers, {_gigabytes(weights)}, taken unless another is named"
     for one in models:
         fits = "taken unless another is named" if one["taken"] else "fits" if one["fits"] else "does not fit"
         facts[one["label"] or one["files"][0]] = f"{_gigabytes(one['size'])}, {fits}"
-    if not models:
-        facts["files"] = f"{len(repository.files)}, no GGUF file among them"
+    if not (models or weights):
+        facts["files"] = f"{len(repository.files)}, no model among them"
     if free is not None:
         facts["memory"] = f"{_gigabytes(free)} are free here"
     screen.show_facts(facts)

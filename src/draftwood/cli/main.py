@@ -41,7 +41,7 @@ OLD = {
 """Verbs of earlier versions, and what does their work now."""
 
 
-_EPILOG = "As with Ollama: pull NAME is fetch, run NAME is chat, run NAME PROMPT is generate."
+_EPILOG = "As elsewhere, too: pull NAME is fetch, run NAME chat, run NAME PROMPT generate; serve NAME."
 
 
 def command_line(verb: str | None = None) -> typer.Typer:
@@ -146,13 +146,16 @@ def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def in_our_words(arguments: list[str]) -> list[str]:
-    """Return a command of Ollama's as ours: ``pull NAME``, ``run NAME``, ``run NAME PROMPT``, ``ls``."""
+    """Return a command in the words of Ollama or vLLM as ours: ``pull NAME``, ``ls``, ``run NAME``,
+    ``run NAME PROMPT``, ``serve NAME``."""
     verb, *others = arguments or [""]
-    given = [word for word in others[:2] if not word.startswith("-") or word == "-"]
-    if verb == "run" and given and others[0] == given[0]:
-        name, *prompt = given if others[:2] == given else given[:1]
-        return ["generate" if prompt else "chat", *prompt, "--model", name, *others[1 + len(prompt) :]]
-    return [{"pull": "fetch", "run": "chat", "ls": "list"}.get(verb, verb), *others] if arguments else []
+    own = {"pull": "fetch", "run": "chat", "ls": "list"}.get(verb, verb)
+    if own not in ("chat", "serve") or not others or others[0].startswith("-"):
+        return [own, *others] if arguments else []
+    name, *others = others
+    if verb == "run" and others and (others[0] == "-" or not others[0].startswith("-")):
+        return ["generate", others[0], "--model", name, *others[1:]]
+    return [own, "--model", name, *others]
 
 
 def _prepare(debug: bool) -> None:

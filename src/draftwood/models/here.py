@@ -36,7 +36,7 @@ def here(name: str | os.PathLike[str], report: Report | None = None) -> Path | H
     if copy := any_copy(wanted):
         return HubFolder(wanted.repository) if copy.is_dir() else copy
     repository = look(wanted.repository)
-    if _is_folder(repository) and not (wanted.file or wanted.quantisation):
+    if is_folder(repository) and not (wanted.file or wanted.quantisation):
         return HubFolder(repository.name)
     chosen = choice(repository, wanted)
     return bring(repository, chosen.files, report) / chosen.files[0]
@@ -79,24 +79,24 @@ def folder(name: str, report: Report | None = None, *, weights: bool = True) -> 
         if kept := next(snapshots(name), None):
             return kept
         raise
-    return bring(repository, _of_transformers(repository, weights=weights), report)
+    return bring(repository, of_transformers(repository, weights=weights), report)
 
 
 def pull(name: HubName, report: Report | None = None) -> Path:
     """Download what a name of the hub means as it is there now; return its GGUF file, or its folder."""
     repository = look(name.repository)
-    if _is_folder(repository) and not (name.file or name.quantisation):
-        return bring(repository, _of_transformers(repository), report)
+    if is_folder(repository) and not (name.file or name.quantisation):
+        return bring(repository, of_transformers(repository), report)
     chosen = choice(repository, name)
     return bring(repository, chosen.files, report) / chosen.files[0]
 
 
-def _is_folder(repository: Repository) -> bool:
+def is_folder(repository: Repository) -> bool:
     """Return whether a repository holds weights for transformers, or its settings and no GGUF file."""
     return bool(_of_folder(repository, WEIGHTS if repository.variants else (*WEIGHTS, "*.json")))
 
 
-def _of_transformers(repository: Repository, *, weights: bool = True) -> list[str]:
+def of_transformers(repository: Repository, *, weights: bool = True) -> list[str]:
     """Return the files that transformers reads, without copies of weights in another form."""
     found = _of_folder(repository, _SETTINGS)
     if weights:
