@@ -7,10 +7,16 @@ import pytest
 from openai import OpenAI
 
 from draftwood.api.conversation import Conversation
+from draftwood.api.prompts import render
 from draftwood.api.setup import Setup
+from draftwood.serve.asking import grammar_of
+from draftwood.serve.call_forms.named import message_marks
+from draftwood.serve.fields import ChatRequest
+from draftwood.serve.tools import tools_of
 from tests.api.test_thoughts import HARMONY
 from tests.serve.conftest import running
-from tests.serve.scripted import save_bytes, scripted, spell
+from tests.serve.scripted import byte_tokenizer, save_bytes, scripted, spell
+from tests.serve.test_call_grammars import allows
 
 LOOK = {"type": "function", "function": {"name": "look"}}
 CALL = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
@@ -185,10 +191,57 @@ def test_a_message_to_a_function_is_a_call(calling, written, header, stream):
     assert getattr(choice.message, "reasoning_content", None) == ("so" if b"so" in header else None)
 
 
-def test_calls_of_harmony_are_told_by_its_template_and_forced_at_once(calling, written):
+SAYS = "<|start|>assistant<|channel|>"
+THINKS = f"<|channel|>analysis<|message|>so<|end|>{SAYS}"
+MEANWHILE = f"commentary<|message|>I look.<|end|>{SAYS}"
+TO_LOOK = "commentary to=functions.look <|constrain|>json<|message|>"
+AT = {
+    "type": "object",
+    "properties": {"at": {"type": "integer"}},
+    "required": ["at"],
+    "additionalProperties": False,
+}
+FORM = {"type": "json_schema", "json_schema": {"schema": AT}}
+STRICT = {"type": "function", "function": {"name": "look", "parameters": AT, "strict": True}}
+FREE = {"type": "function", "function": {"name": "list", "parameters": AT}}
+GOOD, BAD = '{"at": 3}', '{"at": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("asked", "yes", "no"),
+    [
+        ({"response_format": FORM}, [f"final<|message|>{GOOD}"], [f"final<|message|>{BAD}", GOOD, TO_LOOK + GOOD]),
+        ({"guided_regex": "a/b+"}, ["final<|message|>a/bb"], ["final<|message|>ab", "final<|message|>a"]),
+        ({"tools": [STRICT, FREE], "tool_choice": "required"},
+         [TO_LOOK + GOOD, TO_LOOK.replace("look", "list") + GOOD], [TO_LOOK + BAD, "final<|message|>no"]),
+        ({"tools": [STRICT, FREE]},
+         [TO_LOOK + GOOD, "final<|message|>any \u4e2d", f"{MEANWHILE}{TO_LOOK}{GOOD}",
+          TO_LOOK.replace("look", "list") + BAD],
+         [TO_LOOK + BAD, TO_LOOK.replace("look", "other") + GOOD]),
+        ({"tools": [STRICT], "response_format": FORM}, [TO_LOOK + GOOD, f"final<|message|>{GOOD}"],
+         [TO_LOOK + BAD, f"final<|message|>{BAD}", f"{MEANWHILE}final<|message|>{GOOD}"]),
+    ],
+)  # fmt: skip
+def test_grammars_hold_messages_of_harmony_behind_their_thoughts(asked, yes, no):
+    tokenizer = byte_tokenizer(*HARMONY)
+    tokenizer.chat_template = HARMONY_TEMPLATE
+    request = ChatRequest.model_validate({"messages": [{"role": "user", "content": "a"}], **asked})
+    tools = tools_of(request)
+    ids = render(request.messages, tokenizer) if tools is None else tools.prompt(request.messages, tokenizer)
+    grammar = grammar_of(request, tools, tokenizer, message_marks(tokenizer, ids))
+    for before in ("<|channel|>", THINKS, THINKS + THINKS.partition("<|channel|>")[2]):
+        assert [allows(grammar, tokenizer, before + text) for text in yes] == [True] * len(yes)
+        assert not any(allows(grammar, tokenizer, before + text) for text in no)
+    assert message_marks(tokenizer, [*ids, 5]) is None
+
+
+def test_calls_of_harmony_are_told_by_its_template_and_forced(calling, written):
     written.append((b" to be", "<end>"))
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "tools": [LOOK], "max_tokens": 200}
     (choice,) = calling.chat.completions.create(**asked).choices
     assert choice.message.content == " to be"
-    (choice,) = calling.chat.completions.create(**asked, tool_choice="required").choices
-    assert choice.message.tool_calls[0].function.name == "look"
+    for thought in ((), THOUGHT):
+        written.append((*thought, "<|channel|>", b"commentary: no", "<end>"))
+        (choice,) = calling.chat.completions.create(**asked, tool_choice="required").choices
+        assert choice.message.tool_calls[0].function.name == "look"
+        assert getattr(choice.message, "reasoning_content", None) == ("so" if thought else None)

@@ -18,6 +18,9 @@ from draftwood.grammar.schemas import adapt
 _ALL = "/(?s:.*)/"
 _BLANK = r"BLANK: /[ \n]/"
 """Around tags: SentencePiece, and the habit of models."""
+_SLASH = re.compile(r"\\.|/")
+FREE = "ALL"
+"""The rule of any text."""
 _TAG = re.compile(r"<[^<>]*>?|\[[^\[\]]*\]?|.+", re.DOTALL)
 
 
@@ -99,6 +102,42 @@ def _ranges(ids: Sequence[int]) -> str:
     return ",".join(f"{run[0][1]}-{run[-1][1]}" for run in runs)
 
 
+class Messages(NamedTuple):
+    """What a model writes around the messages of an answer: before a thought, before what it says meanwhile,
+    before the answer's text, and behind a message that another one follows."""
+
+    thought: str
+    meanwhile: str
+    answer: str
+    end: str
+
+
+def in_messages(parts: CallParts, frame: Messages, answer: str | None) -> Grammar:
+    """Return the grammar of messages, thoughts first, of which the last one is a call or has the ``answer``.
+
+    That is a rule, as `rule_of` returns it, or `FREE`; None: a call must come. Raises as `forced`.
+    """
+    rules = _Rules(parts)
+    end = f"ALL {rules.literal(frame.end)}"
+    before = f"before: {rules.literal(frame.thought)} {end}"
+    if answer == FREE:
+        before += f" | {rules.literal(frame.meanwhile)} {end}"
+    last = [f"{rules.literal(parts.opening)} call {rules.literal(parts.closing)}"] if parts.calls else []
+    last += [] if answer is None else [f"{rules.literal(frame.answer)} answer"]
+    own = [] if answer is None else [f"answer: {answer}"]
+    return rules.grammar(f"before* ({' | '.join(last)})", before, *own, f"ALL: {_ALL}")
+
+
+def rule_of(grammar: Grammar) -> str | None:
+    """Return a grammar as the body of a rule; None for one that has rules of its own, or lines."""
+    if grammar.kind == "json_schema":
+        schema = json.loads(grammar.text)
+        return _held(schema) if isinstance(schema, Mapping) else None
+    if grammar.kind == "lark" or not grammar.text or "\n" in grammar.text:
+        return None
+    return "/{}/".format(_SLASH.sub(lambda found: found[0].replace("/", "\\/", found[0] == "/"), grammar.text))
+
+
 def instead(schema: Mapping[str, Any], parts: CallParts) -> Grammar:
     """Return the grammar of JSON that a schema allows, or of calls instead of it; raises as `forced`."""
     answer = f"answer: {_held(schema)}"
@@ -133,7 +172,8 @@ class _Rules:
                 bodies.append(self._rule(self._sequence(call)))
             except UsageError as error:
                 raise of_parameters(name, error) from error
-        self._rules.append(f"call: {' | '.join(bodies)}")
+        if bodies:
+            self._rules.append(f"call: {' | '.join(bodies)}")
 
     def grammar(self, start: str, *more: str) -> Grammar:
         return Grammar.lark("\n".join((f"start: {start}", *more, *self._rules)))

@@ -21,10 +21,11 @@ from draftwood.contracts import Drafter, Processor, Watch
 from draftwood.decoding.request import Request
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.errors import PromptError, UnknownNameError, UsageError
-from draftwood.grammar.calls import check_parameters
+from draftwood.grammar.calls import CallParts, check_parameters, in_messages, rule_of
 from draftwood.grammar.grammar import Grammar
 from draftwood.serve.answer import Choice
 from draftwood.serve.call_forms.found import hidden_tags
+from draftwood.serve.call_forms.named import HARMONY, message_marks
 from draftwood.serve.constraints import constraints_of
 from draftwood.serve.errors import GONE, ApiError
 from draftwood.serve.fields import ChatRequest, Common, CompletionRequest, DraftingField
@@ -74,7 +75,7 @@ class ChoiceMaker:
         tools, tokenizer = tools_of(asked, passes_unknown=self.passes_unknown), self.setup.tokenizer
         ids, plan = self._planned(asked, tools)
         tags = {} if tools is None else hidden_tags(tokenizer)
-        grammar = grammar_of(asked, tools, tokenizer)
+        grammar = grammar_of(asked, tools, tokenizer, message_marks(tokenizer, ids))
         if asked.top_logprobs and not asked.logprobs:
             raise ApiError("top_logprobs needs logprobs: set logprobs to true", param="top_logprobs")
         top = asked.top_logprobs or 0 if asked.logprobs else None
@@ -264,8 +265,13 @@ def _biases(given: Mapping[str, float], vocab: int) -> dict[int, float]:
     return found
 
 
-def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar | None:
-    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`."""
+def grammar_of(
+    asked: Common, tools: ToolUse | None, tokenizer: Any, marks: Mapping[str, int] | None = None
+) -> Grammar | None:
+    """Return the grammar of a request's answers, checked; None where they are free. Raises `ApiError`.
+
+    ``marks`` are the tokens of headers, where an answer comes in messages.
+    """
     found: list[tuple[str, Grammar]] = []
     try:
         found += constraints_of(asked)
@@ -293,6 +299,9 @@ def grammar_of(asked: Common, tools: ToolUse | None, tokenizer: Any) -> Grammar 
                 either = tools.grammar_beside(json.loads(grammar.text), tokenizer)
                 either.compiled()
                 return either
+            rule = rule_of(grammar) if marks and name not in ("tool_choice", "tools") else None
+            if rule is not None and marks is not None:
+                return in_messages(CallParts({}, "", "", "", marks), HARMONY, rule)
             return grammar
     except UsageError as error:
         raise ApiError(str(error), param=found[0][0] if found else "tool_choice") from error

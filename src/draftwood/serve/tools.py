@@ -14,10 +14,11 @@ from typing import Any, Literal
 from draftwood.api.call_frame import call_style
 from draftwood.api.prompts import plain_messages, render
 from draftwood.errors import PromptError
-from draftwood.grammar.calls import forced, in_text, instead
+from draftwood.grammar.calls import FREE, CallParts, forced, in_messages, in_text, instead, rule_of
 from draftwood.grammar.grammar import Grammar
 from draftwood.serve.call_forms.base import CallForm
 from draftwood.serve.call_forms.found import BARE, OURS, call_parts, forms_of
+from draftwood.serve.call_forms.named import HARMONY, message_marks
 from draftwood.serve.errors import ApiError
 from draftwood.serve.fields import FUNCTION_NAME, AllowedTools, ChatRequest, FunctionTool, JsonObject, NamedTool
 from draftwood.serve.json_reader import nearest, readable
@@ -48,6 +49,7 @@ class ToolUse:
         self.parameters = {one.name: _parameters(one) for one in functions}  # JSON Schema by function
         self.callable = _AnyFunction(self.parameters) if passes_unknown else self.parameters
         self.is_told_by_template = False  # else by a system message of ours
+        self.marks: Mapping[str, int] | None = None  # tokens of headers, where messages have some
 
     def prompt(self, messages: Sequence[Mapping[str, Any]], tokenizer: Any, **how: Any) -> list[int]:
         """Return the ids of a conversation in which the model is told of the functions; raises as `render`.
@@ -58,7 +60,7 @@ class ToolUse:
         if call_style(tokenizer).takes_tools:
             try:
                 ids = render(called, tokenizer, tools=[_for_template(one) for one in self._functions], **how)
-                self.is_told_by_template = True
+                self.is_told_by_template, self.marks = True, message_marks(tokenizer, ids)
                 return ids
             except PromptError:  # some templates read schemas of a few kinds alone
                 pass
@@ -66,20 +68,32 @@ class ToolUse:
 
     def is_strict(self, tokenizer: Any) -> bool:
         """Whether calls of some function must fit its schema, once they have begun."""
-        return forms_of(tokenizer)[0].has_grammar and any(function.strict for function in self._functions)
+        is_held = self._form(tokenizer).in_messages or not forms_of(tokenizer)[0].in_messages
+        return is_held and any(function.strict for function in self._functions)
 
     def forced_grammar(self, tokenizer: Any) -> Grammar:
         """Return the grammar of one call; raises as `forced`. The prompt must have been made before."""
         form = self._form(tokenizer)
-        return forced(call_parts(BARE if form is OURS else form, self.parameters, tokenizer))
+        parts = self._parts(BARE if form is OURS else form, self.parameters, tokenizer)
+        return in_messages(parts, HARMONY, None) if form.in_messages else forced(parts)
 
     def strict_grammar(self, tokenizer: Any) -> Grammar:
         """Return the grammar of texts with calls, of which those of strict functions fit their schemas."""
-        return in_text(call_parts(self._form(tokenizer), self._strict_parameters, tokenizer))
+        form = self._form(tokenizer)
+        parts = self._parts(form, self._strict_parameters, tokenizer)
+        return in_messages(parts, HARMONY, FREE) if form.in_messages else in_text(parts)
 
     def grammar_beside(self, schema: JsonObject, tokenizer: Any) -> Grammar:
         """Return the grammar of JSON that a schema allows, or of calls instead of it."""
-        return instead(schema, call_parts(self._form(tokenizer), self._strict_parameters, tokenizer))
+        form = self._form(tokenizer)
+        parts = self._parts(form, self._strict_parameters, tokenizer)
+        if form.in_messages:
+            return in_messages(parts, HARMONY, rule_of(Grammar.json_schema(schema)))
+        return instead(schema, parts)
+
+    def _parts(self, form: CallForm, parameters: Mapping[str, JsonObject | None], tokenizer: Any) -> CallParts:
+        parts = call_parts(form, parameters, tokenizer)
+        return parts._replace(tokens=self.marks or {}) if form.in_messages else parts
 
     @property
     def _strict_parameters(self) -> dict[str, JsonObject | None]:
@@ -87,7 +101,7 @@ class ToolUse:
 
     def _form(self, tokenizer: Any) -> CallForm:
         form = forms_of(tokenizer)[0]
-        return form if self.is_told_by_template and form.has_grammar else OURS
+        return form if self.is_told_by_template and (self.marks or not form.in_messages) else OURS
 
     def messages(self, messages: Sequence[JsonObject]) -> list[JsonObject]:
         """Return a conversation with the functions in its system message."""

@@ -87,7 +87,7 @@ class CallForm(ABC):
     may_be_bare = False
     around: tuple[str, str]  # what the template writes before the name, or before a list, and behind a call
     separator = ""  # between the calls of a list
-    has_grammar = True  # else its calls stand in messages of their own, and a grammar is about a message
+    in_messages = False  # each call stands in a message of its own, with a header
 
     @abstractmethod
     def read(self, reader: FormReader) -> Iterator[Event | None]:
