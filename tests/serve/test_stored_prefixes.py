@@ -1,5 +1,6 @@
 """What was read of texts is on disk after a restart, for its own client alone; a bad disk changes no answer."""
 
+import json
 import logging
 import os
 import shutil
@@ -286,3 +287,48 @@ def test_a_server_that_was_started_anew_does_not_read_a_long_prompt_again(tiny_g
     assert f'draftwood:prefix_cache_disk_hits_total{{model_name="tiny"}} {2 * cached[1]}.0' in metrics
     assert 'draftwood:prefix_cache_disk_bytes_total{model_name="tiny",way="read"}' in metrics
     assert len(files(tmp_path)) >= 2 * len(before)  # the other client has its own
+
+
+def costs(server, setup, key, texts, routes=9):
+    """What requests for texts cost on some routes: all that their usage says, and tokens that are read."""
+    found = []
+    for path, body in list(ROUTES.items())[:routes]:
+        before = setup.target.tokens_read
+        for text in texts:
+            asked = json.loads(json.dumps(body).replace("TEXT", text))
+            head = {"authorization": f"Bearer {key}"}
+            told = httpx.post(f"{server.url}{path}", json=asked, headers=head, timeout=60)
+            assert told.status_code == 200, told.text
+            said = told.json()
+            found.append(said.get("usage") or {name: said[name] for name in said if name.endswith("_count")})
+        found.append(setup.target.tokens_read - before)
+    return found
+
+
+SPOKEN = [{"role": "user", "content": "TEXT"}]
+ROUTES = {
+    "/v1/chat/completions": {"messages": SPOKEN, "max_tokens": 3, "temperature": 0},
+    "/v1/completions": {"prompt": "TEXT", "max_tokens": 3, "temperature": 0},
+    "/v1/responses": {"input": "TEXT", "max_output_tokens": 3, "temperature": 0},
+    "/v1/messages": {"messages": SPOKEN, "max_tokens": 3, "temperature": 0},
+    "/api/chat": {"messages": SPOKEN, "stream": False, "options": {"num_predict": 3, "temperature": 0}},
+    "/v1/embeddings": {"input": "TEXT"},
+}
+
+
+def test_nothing_that_a_key_asks_costs_less_because_another_key_has_asked_it(tiny_gguf, tmp_path):
+    setup = Setup(str(tiny_gguf("llama", "Q8_0", template=GGUF_TEMPLATE)), None, "none", "fixed:1")
+    first, second = ("this is what only mine would ask " * 4, "and this is another long secret text " * 4)
+    told = {}
+    for is_known in (False, True):
+        settings = {"prefix_folder": tmp_path / str(is_known), "keys": ("mine", "theirs")}
+        with running(setup, **settings) as server:
+            if is_known:
+                once = costs(server, setup, "mine", [first, second])
+                again = costs(server, setup, "mine", [first, second], routes=1)
+                assert again[2] < once[2], "else nothing could be seen"
+            found = costs(server, setup, "theirs", [first])
+        with running(setup, **settings) as server:  # where memory is empty, and the disk is not
+            told[is_known] = [*found, *costs(server, setup, "theirs", [second])]
+            assert not is_known or costs(server, setup, "mine", [second], routes=1)[1] < once[2] / 2
+    assert told[True] == told[False]
