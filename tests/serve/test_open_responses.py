@@ -262,6 +262,25 @@ def test_a_response_that_fails_midway_ends_with_its_error(caplog):
         assert "a secret of the engine" in str(record.exc_info[1])
 
 
+def test_a_request_that_cannot_be_begun_fails_in_its_stream(monkeypatch):
+    setup = acting(SCRIPTS)
+
+    def fail(*_, **__):
+        raise RuntimeError("a secret of the engine")
+
+    monkeypatch.setattr(setup, "request", fail)
+    with running(setup) as server:
+        path = f"{server.url}/v1/responses"
+        told = httpx.post(path, json={"input": "say: x", "stream": True}, timeout=60)
+        whole_one = httpx.post(path, json={"input": "say: x"}, timeout=60)
+        refused = httpx.post(path, json={"input": [{"type": "item_reference"}], "stream": True}, timeout=60)
+    assert (told.status_code, whole_one.status_code, refused.status_code) == (200, 500, 400)
+    assert [one["type"] for one in events_of(told)] == ["error", "response.failed"]
+    error = events_of(told)[-1]["response"]["error"]
+    assert (error["code"], "in its log" in error["message"]) == ("invalid_prompt", True)
+    assert "secret" not in told.text + whole_one.text
+
+
 def test_a_pass_that_fails_tells_nobody_why(monkeypatch, caplog):
     setup = acting(SCRIPTS)
 

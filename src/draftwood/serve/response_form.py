@@ -19,6 +19,9 @@ from draftwood.serve.tools import new_id
 class ResponseForm:
     """The response to one request: its one choice, as a whole or as events."""
 
+    fails_in_streams = True
+    """A failure of the server is an event, also before any other one: at status 500 Codex asks 30 times."""
+
     def __init__(self, model: str, asked: ResponsesRequest, *, traced: object) -> None:  # noqa: ARG002 - has no traces
         self._asked, self._model, self._status = asked, model, "in_progress"
         self._told = 0  # tokens whose log-probabilities were sent
@@ -60,8 +63,6 @@ class ResponseForm:
         """
         said = {"message": str(error), "param": error.param, "code": error.code or "invalid_prompt"}
         told = self._event("error", **said, error={"type": error.body["error"]["type"], **said})
-        if self._answer is None:
-            return told
         self._status = "failed"
         if self._output and self._item["status"] == "in_progress":
             self._item["status"] = "incomplete"
@@ -130,9 +131,10 @@ class ResponseForm:
         done = self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
         return [*told, done]
 
-    def _said(self, answer: Choice, error: JsonObject | None = None) -> JsonObject:
+    def _said(self, answer: Choice | None, error: JsonObject | None = None) -> JsonObject:
         """Return the response as it is now, with all fields of Open Responses (openresponses.org)."""
-        asked, status, used = self._asked, self._status, answer.job.request.sampling
+        asked, status = self._asked, self._status
+        used = asked if answer is None else answer.job.request.sampling
         return {
             "id": self._id, "object": "response", "created_at": self._created, "status": status,
             "completed_at": int(time.time()) if status == "completed" else None,
@@ -140,7 +142,7 @@ class ResponseForm:
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": asked.instructions, "max_output_tokens": asked.max_output_tokens,
             "max_tool_calls": None, "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": None, "temperature": used.temperature,
+            "previous_response_id": None, "temperature": 1.0 if used.temperature is None else used.temperature,
             "top_p": 1.0 if used.top_p is None else used.top_p,
             "presence_penalty": asked.presence_penalty or 0.0,
             "frequency_penalty": asked.frequency_penalty or 0.0,
@@ -151,7 +153,7 @@ class ResponseForm:
             "truncation": "disabled", "background": False, "service_tier": "default", "store": False,
             "user": asked.user, "safety_identifier": asked.safety_identifier,
             "prompt_cache_key": asked.prompt_cache_key,
-            "usage": None if status in ("in_progress", "failed") else _usage(answer),
+            "usage": None if answer is None or status in ("in_progress", "failed") else _usage(answer),
         }  # fmt: skip
 
     def _in_item(self, kind: str, **fields: Any) -> bytes:

@@ -19,6 +19,7 @@ from draftwood.api.setup import Setup
 from draftwood.local.findings import watch
 from draftwood.serve.answer import Choice
 from draftwood.serve.asking import HEADER, ChoiceMaker, Wishes
+from draftwood.serve.errors import FAILED, as_api_error
 from draftwood.serve.fields import Common, Writing
 from draftwood.serve.guards import authorization_of, namespace_of
 from draftwood.serve.inbox import Readers
@@ -152,6 +153,11 @@ class Server:
             answers: list[Choice] = await self.aside(
                 http, partial(self._chosen, choose, asking, given), given.texts
             )
+        except Exception as error:
+            said = as_api_error(error)
+            if said.status == FAILED and asked.stream and getattr(form, "fails_in_streams", False):
+                return Response(form.failed(said), media_type="text/event-stream")
+            raise said from None  # the log has it
         finally:
             asking.left.set()
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
@@ -159,8 +165,8 @@ class Server:
         headers = told_ignored([*asked.ignored, *unread, *left_out])
         if asked.stream:
             return EventStream(answers, form, headers)
-        said = as_json(await unless_gone(http, whole(answers, form)))
-        return Response(said.encode(errors="backslashreplace"), headers=headers, media_type="application/json")
+        body = as_json(await unless_gone(http, whole(answers, form)))
+        return Response(body.encode(errors="backslashreplace"), headers=headers, media_type="application/json")
 
 
 def told_ignored(names: Sequence[str]) -> dict[str, str]:
