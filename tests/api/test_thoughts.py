@@ -23,6 +23,7 @@ HARMONY = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"
 GEMMA = ("<|channel>", "<channel|>", "<turn|>")
 MINISTRAL = ("[THINK]", "[/THINK]")
 QWEN = ("<think>", "</think>")
+COMMAND = ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>")
 BEGUN, ENDED = "<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
@@ -89,6 +90,8 @@ CASES = [
     (GEMMA, "<|channel>thought\n", "so<channel|>Hello", "<think>so</think>Hello"),
     (MINISTRAL, "", "[THINK]so[/THINK]Hello", "<think>so</think>Hello"),
     (MINISTRAL, "[THINK]", "so[/THINK]Hello", "<think>so</think>Hello"),
+    (COMMAND, "", "<|START_THINKING|>so<|END_THINKING|><|START_RESPONSE|>Hello", "<think>so</think>Hello"),
+    (COMMAND, "<|START_THINKING|><|END_THINKING|>", "<|START_RESPONSE|>Hello", "Hello"),
     (QWEN, "<think>\n", "so</think>Hello", "<think>so</think>Hello"),
     (QWEN, "", "<think></think>Hello", "Hello"),
 ]  # fmt: skip

@@ -46,7 +46,21 @@ _GIVEN = "{{ f.arguments if f.arguments is string else f.arguments | tojson }}"
 _HERMES = '{"name": "{{ f.name }}", "arguments": {{ f.arguments | tojson }}}'
 _QUOTED = "{{ '<|\"|>' ~ v ~ '<|\"|>' if v is string else v | tojson }}"
 
+_COMMAND = (
+    '{"tool_call_id": "{{ loop.index0 }}", "tool_name": "{{ f.name }}", "parameters": {{ f.arguments | tojson }}}'
+)
+
 FORMS = {
+    "objects with ids": Written(
+        template(
+            "<|START_THINKING|><|END_THINKING|><|START_ACTION|>[\n    "
+            + each(f"{_COMMAND}{{% if not loop.last %}},\n    {{% endif %}}")
+            + "\n]<|END_ACTION|>"
+        ),
+        f'<|START_ACTION|>[\n    {{"tool_call_id": "0", "tool_name": "note", "parameters": {_JSON}}},\n'
+        '    {"tool_call_id": "1", "tool_name": "list", "parameters": {}}\n]<|END_ACTION|>',
+        ("<|START_ACTION|>", "<|END_ACTION|>"),
+    ),
     "hermes": Written(
         template(each(f"<tool_call>\n{_HERMES}\n</tool_call>")),
         f'<tool_call>\n{{"name": "note", "arguments": {_JSON}}}\n</tool_call>\n'

@@ -49,6 +49,7 @@ def written(form, name, arguments):
     if "hermes of" in form:
         call["function"]["arguments"] = json.dumps(arguments, ensure_ascii=False)
     text = tokenizer.apply_chat_template(said, tokenize=False).partition("<assistant>")[2].removesuffix("<turn>")
+    text = text.removeprefix("<|START_THINKING|><|END_THINKING|>")
     return text.replace("call12345", "callid123" if form == "list" else f"call_{0:024d}")
 
 

@@ -28,7 +28,10 @@ _TOOL = {
     }},
 }  # fmt: skip
 _UNITS = r"<[^<>\s]+>|\[[A-Z_/]+\]|."  # tags are not cut where two texts part
-_OBJECT = re.compile(r'(.*?)\s*(\[?)\s*\{\s*"name"\s*:\s*"', re.DOTALL)
+NAMED = r'\{\s*(?:"name"|"tool_call_id"\s*:\s*"\w*"\s*,\s*"tool_name")\s*:\s*"'
+"""How an object that is a call begins, up to the name; Command-R's has an id before it."""
+_OBJECT = re.compile(rf"(.*?)\s*(\[?)\s*{NAMED}", re.DOTALL)
+_NO_THOUGHT = "<|START_THINKING|><|END_THINKING|>"  # goes before each call of Command-R
 _OBJECT_ARGUMENTS = re.compile(r'"\s*,\s*"(?:arguments|parameters)"\s*:\s*')
 _CALL = "<|call|>"  # with which a message of harmony ends that calls: it ends the answer, too
 
@@ -114,7 +117,7 @@ def _frame(tokenizer: Any, plain: str, called: str) -> CallFrame | None:
     before, after = units(plain), units(called)
     first = _alike(before, after)
     last = min(_alike(before[::-1], after[::-1]), len(before) - first, len(after) - first)
-    written = "".join(after[first : len(after) - last]).removesuffix(_CALL)
+    written = "".join(after[first : len(after) - last]).removesuffix(_CALL).removeprefix(_NO_THOUGHT)
     head, _, rest = written.partition(_NAME)
     if not rest:
         return None

@@ -2,7 +2,8 @@
 
 Most models write ``<think>...</think>``, which is text. Others use tokens that texts leave out, so that a thought
 and the answer would run into each other: gpt-oss writes messages with headers (harmony), gemma4 a channel,
-ministral ``[THINK]``. Whatever the tokens, here a thought stands between `OPENING` and `CLOSING`.
+ministral ``[THINK]``, Command-R ``<|START_THINKING|>``. Whatever the tokens, here a thought stands between
+`OPENING` and `CLOSING`.
 
 Formats: https://cookbook.openai.com/articles/openai-harmony, and the chat templates of the others.
 """
@@ -37,6 +38,8 @@ _FORMATS = (
     _Format({"<|start|>": "header", "<|channel|>": "header", "<|constrain|>": "within", "<|message|>": "message",
              "<|end|>": "end"}, "analysis", "header", "<|end|><|start|>assistant"),
     _Format({"<|channel>": "line", "<channel|>": "end"}, "<|channel>", "text", "<channel|>"),
+    _Format({"<|START_THINKING|>": "thought", "<|END_THINKING|>": "end"}, "<|START_THINKING|>", "text",
+            "<|END_THINKING|>"),
     _Format({"[THINK]": "thought", "[/THINK]": "end"}, "[THINK]", "text", "[/THINK]"),
     _Format({OPENING: "thought", CLOSING: "end"}, OPENING, "text", CLOSING),
 )  # fmt: skip

@@ -10,16 +10,18 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+from draftwood.api.call_frame import NAMED
 from draftwood.api.calls import OPENING
 from draftwood.grammar.calls import Json, Part
 from draftwood.serve.call_forms.base import FENCE, CallForm, Event, FormReader, arguments, end, tags_of
 
 _ARGUMENTS = ("arguments", "parameters")
-_KEYS = frozenset({"name", "id", "index", "type", *_ARGUMENTS})
+_NAMES = ("name", "tool_name")
+_KEYS = frozenset({*_NAMES, "id", "tool_call_id", "index", "type", *_ARGUMENTS})
 """Of a call, before its arguments. An object with others is text, and told as it comes."""
 _PYTHON = "<|python_tag|>"  # Llama 3 may write it before a call that its template writes without any tag
 _CLOSING = re.compile(r"\s*\]?\s*(?:<[^<>]*>|\[[^\[\]]*\])?")  # the end of a list, and one tag
-_OPENING = re.compile(r'\s*\[?\s*\{\s*"name"\s*:\s*"$')
+_OPENING = re.compile(rf"\s*\[?\s*{NAMED}$")
 
 
 class ObjectForm(CallForm):
@@ -31,7 +33,7 @@ class ObjectForm(CallForm):
         self._written = before[begin:], between, after[:end]
         closing = _CLOSING.match(after, end)
         self.around = before[:begin].lstrip(), "" if closing is None else closing[0]
-        self.separator = ", " if self.around[0].endswith("[") else ""
+        self.separator = ", " if self.around[0].rstrip().endswith("[") else ""
         self.openings, self.may_be_bare = (opening or _PYTHON,), opening in ("", OPENING)
         self._closing = tags_of(after.rpartition("}")[2].strip().removeprefix("]"))
         self.tags = (*self.openings, *self._closing)
@@ -99,7 +101,7 @@ def _head(reader: FormReader) -> Generator[None, None, tuple[str | None, str | N
         if key in _ARGUMENTS and name is not None and reader.next_is("{"):
             return name, None
         value = yield from reader.whole()
-        if key == "name":
+        if key in _NAMES:
             name = _loaded(value)
             if not isinstance(name, str) or name not in reader.functions:
                 break
