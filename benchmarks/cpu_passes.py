@@ -6,7 +6,8 @@ Arms take turns, each in a process of its own: the memory's speed, our engine, l
 libraries with several builds, as the wheel muthuishere-modelnexus 0.2.1 has one, of which the fastest is taken, or
 the one library of xllamacpp). Printed are a table and JSON: median milliseconds of passes by their tokens.
 
-- The memory's speed is that at which threads read numbers that fill no cache (`draftwood.local.memory_speed`).
+- The memory's speed is that at which threads read numbers that fill no cache (`draftwood.local.memory_speed`), the
+  median of all turns: where other machines share the memory, it changes from minute to minute.
 - Bytes of a token are those of the weights that a pass over it reads, of a mixture the used experts, as our
   engine has them in memory; keys and values are left out.
 - ``--random`` first writes MODEL.gguf: see `shapes`.
@@ -256,7 +257,7 @@ def compared(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.turns):
         for arm, results in found.items():
             results.append(process(args, arm))
-    speeds = [max(speed) / 1e9 for speed in zip(*found["memory"], strict=True)]
+    speeds = [median(speed) / 1e9 for speed in zip(*found["memory"], strict=True)]
     row: dict[str, Any] = {"model": args.model.name, "processor": processor(), "threads": args.threads}
     size = row["GB of a token"] = (forecast(args.model).read or 0) / 1e9
     row |= {"context": args.context, "memory GB/s": {"1": speeds[0], str(args.threads): speeds[1]}}

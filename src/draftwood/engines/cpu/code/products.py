@@ -6,6 +6,7 @@ So a row's result depends on that row alone: not on how many rows there are, nor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -15,7 +16,7 @@ from draftwood.engines.cpu.code.instructions import Dots
 from draftwood.engines.cpu.code.packed import Scales, float_weights, unpacked
 from draftwood.engines.cpu.code.records import Field, RowsView
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
-from draftwood.engines.cpu.code.values import F32, I64, POINTER, VOID, Place, Value, Variable
+from draftwood.engines.cpu.code.values import F32, I64, POINTER, VOID, Array, Place, Value, Variable
 from draftwood.engines.files.formats import TILE, Format
 
 CORE = ir.FunctionType(
@@ -27,8 +28,9 @@ core fetches a dozen lines at a time into its first, too few to hide the latency
 faster than its memory gives weights, it may be better left alone: see `Dots.fetches_ahead`."""
 ROWS_TOGETHER = (8, 7, 6, 5, 4, 3, 2, 1)
 """Rows that share one unpacking of codes, the largest number that fits first."""
-_WHOLE_TILES = 2
-"""Up to so many rows, all outputs of a tile are computed together: then every line of memory is read once."""
+_WHOLE_TILES, _GROUPS_IN_TURN = 2, 16
+"""Up to so many rows, all outputs of a tile are computed together. Else, where vectors are shorter than a tile,
+its parts take turns, each for so many groups, whose weights stay in the first cache meanwhile."""
 
 
 class _Core(NamedTuple):
@@ -82,49 +84,98 @@ def write_product(module: ir.Module, name: str, form: Format, dots: Dots, *, has
     """Write the product for weights of one format: a function of type `CORE`."""
     code, arguments = function(module, name, CORE, has_half=has_half)
     core = _Core(*arguments)
-    every = TILE // dots.outputs
+    parts = TILE // dots.outputs
     with code.count(core.low, core.high) as tile:
         start = core.weights + tile * core.tile_bytes
         shift = core.bias + tile * (4 * TILE)
         for count, row in code.runs(core.rows, ROWS_TOGETHER):
             inputs, places = core.inputs(row, count), core.outputs(row, count, tile)
-            together = every if count <= _WHOLE_TILES else 1
-            with code.count(0, every, together) as first:
-                parts = [first + i for i in range(together)]
-                sums = _tile(code, form, dots, start, core.blocks, inputs, parts)
-                for part, found in zip(parts, sums, strict=True):
+            run = _Run(code, form, dots, start, inputs)
+            if parts == 1 or count <= _WHOLE_TILES:
+                for number, found in enumerate(run.together(core.blocks, parts)):
+                    at = number * (4 * dots.outputs)
+                    core.store(code, found, [place + at for place in places], shift + at)
+            else:
+                totals = run.in_turn(core.blocks, parts)
+                with code.count(0, parts) as part:
                     offset = part * (4 * dots.outputs)
-                    core.store(code, found, [place + offset for place in places], shift + offset)
+                    sums = run.read(totals, part)
+                    core.store(code, sums, [place + offset for place in places], shift + offset)
     code.ret_void()
 
 
-def _tile(
-    code: Code, form: Format, dots: Dots, start: Place, blocks: Value, inputs: list[Place], parts: list[Value]
-) -> list[list[Value]]:
-    """Write the sums of some parts of a tile for a few rows; returns float32[outputs] per part and row."""
-    sums = [[code.variable(code.real(0.0, dots.outputs)) for _ in inputs] for _ in parts]
-    share = form.block_bytes // form.groups  # bytes of a block per group, scales included
-    with code.count(0, blocks) as block:
-        place = start + block * form.block_bytes
+class _Run(NamedTuple):
+    """The sums of a tile for a few rows, in the code; ``start`` is where the tile lies.
+
+    A tile has a part for each vector of outputs."""
+
+    code: Code
+    form: Format
+    dots: Dots
+    start: Place
+    inputs: list[Place]
+
+    def together(self, blocks: Value, parts: int) -> list[list[Value]]:
+        """Write the sums of all parts in one loop; returns float32[outputs] per part and row."""
+        code = self.code
+        sums = [[code.variable(code.real(0.0, self.dots.outputs)) for _ in self.inputs] for _ in range(parts)]
+        with code.count(0, blocks) as block:
+            self._add(block, [code.whole(part) for part in range(parts)], sums, 0, 64)
+        return [[total.now for total in some] for some in sums]
+
+    def in_turn(self, blocks: Value, parts: int) -> Place:
+        """Write the sums, a part after the other for each few groups: so memory gives weights all the time.
+
+        Returns float32[parts, rows, outputs]."""
+        code, step = self.code, max(1, _GROUPS_IN_TURN // self.form.groups)
+        totals = code.room(F32, parts * len(self.inputs) * self.dots.outputs)
+        nothing = [code.real(0.0, self.dots.outputs)] * len(self.inputs)
+        with code.count(0, parts) as part:
+            self._write(totals, part, nothing)
+        with code.count(0, blocks, step) as first, code.count(0, parts) as part:
+            sums = [code.variable(total) for total in self.read(totals, part)]
+            with code.count(first, (first + step).least(blocks)) as block:
+                self._add(block, [part], [sums], part * 64, 64 * parts)
+            self._write(totals, part, [total.now for total in sums])
+        return totals
+
+    def _row(self, totals: Place, part: Value, row: int) -> Array:
+        size = 4 * self.dots.outputs
+        return (totals + part * (size * len(self.inputs)) + size * row).array("f32", self.dots.outputs)
+
+    def read(self, totals: Place, part: Value) -> list[Value]:
+        """Return the sums of a part that `in_turn` has found, float32[outputs] per row."""
+        return [self._row(totals, part, row)[0] for row in range(len(self.inputs))]
+
+    def _write(self, totals: Place, part: Value, sums: Sequence[Value]) -> None:
+        for row, total in enumerate(sums):
+            self._row(totals, part, row)[0] = total
+
+    def _add(
+        self, block: Value, parts: list[Value], sums: list[list[Variable]], line: int | Value, lines: int
+    ) -> None:  # fmt: skip
+        """Write the addition of a block to sums of some parts; a line of ``lines`` bytes is fetched ahead."""
+        code, form, dots = self.code, self.form, self.dots
+        share = form.block_bytes // form.groups  # bytes of a block per group, scales included
+        place = self.start + block * form.block_bytes
         scales = [Scales(form, place, part, dots.outputs) for part in parts]
         with code.count(0, form.groups) as group:
             number = block * form.groups + group
-            records = [row + number * GROUP_RECORD for row in inputs]
+            records = [row + number * GROUP_RECORD for row in self.inputs]
             codes = place + (group * form.group_bytes + form.head_bytes)
-            if dots.fetches_ahead(len(inputs)):
-                _prefetch(place + group * share, share)
+            if dots.fetches_ahead(len(self.inputs)):
+                _prefetch(place + group * share + line, share, lines)
             for part, scale, totals in zip(parts, scales, sums, strict=True):
                 steps = unpacked(form, dots, codes + part * (4 * dots.outputs))
                 ready = [dots.prepared(form, step) for step in steps]
                 factors = scale.of_group(group)
                 for total, record in zip(totals, records, strict=True):
                     total.now = _added(form, dots, ready, factors, record, total.now)
-    return [[total.now for total in some] for some in sums]
 
 
-def _prefetch(codes: Place, size: int) -> None:
+def _prefetch(codes: Place, size: int, step: int = 64) -> None:
     """Prefetch weights of later groups: the processor's own prefetching stops at the end of a small page."""
-    for line in range(0, size, 64):
+    for line in range(0, size, step):
         (codes + (_FAR + line)).prefetch(second=True)
         (codes + (_NEAR + line)).prefetch()
 
