@@ -85,10 +85,10 @@ def test_of_plain_passes_only_those_that_surprise_are_learnt_from(n, factor, lea
     model = CostModel(CURVE)
     for _ in range(40):
         model.learn(1, 128, CURVE.seconds(1, 128))
-    before, changed = model.state()["log"], 0
+    before, changed = model.logs, 0
     for _ in range(40):
         model.learn(n, 128, factor * CURVE.seconds(n, 128))
-        changed, before = changed + (model.state()["log"] != before), model.state()["log"]
+        changed, before = changed + (model.logs != before), model.logs
     assert changed in learnt
 
 

@@ -14,6 +14,7 @@ from draftwood.api.learned import from_record, to_record
 from draftwood.contracts.declaring import declared
 from draftwood.drafters.load import load
 from draftwood.planning.cost_curve import CostCurve
+from draftwood.planning.kept import rates_record
 from draftwood.planning.learned import Learned
 
 CURVE = CostCurve.parse("1=20,2=21,4=22,8=25,16=30,32=45,64=80")
@@ -72,11 +73,11 @@ def test_costs_learnt_on_another_curve_are_left_out_and_rates_are_not():
 
 
 def test_only_the_drafters_used_last_are_kept():
-    learned = taught()
+    learned = through_json(taught())
     for n in range(5):
-        learned.beliefs._kept[f"{n} greedy"] = {}
-    assert len(learned.beliefs.state(3)) == 3
-    assert [*learned.beliefs.state(3)][-1] == [*learned.beliefs.state(9)][-1]
+        learned.beliefs.kept[f"{n} greedy"] = {}
+    assert len(rates_record(learned.beliefs, 3)) == 3
+    assert [*rates_record(learned.beliefs, 3)][-1] == [*rates_record(learned.beliefs, 9)][-1]
 
 
 def test_nothing_in_a_record_of_what_was_learnt_is_a_name_or_a_text():
@@ -97,7 +98,9 @@ DAMAGED = [
     lambda r: r["costs"]["1"].update(log=[0.0]),
     lambda r: r["costs"]["1"].update(log=[math.nan] * 11),
     lambda r: r["costs"]["1"].update(log=[1e9] * 11),
-    lambda r: r["costs"]["1"].update(cov=[[-1.0] * 11] * 11),
+    lambda r: r["costs"]["1"].update(shares=[-1.0, 1.0]),
+    lambda r: r["costs"]["1"].update(shares=[1.0]),
+    lambda r: r["costs"]["1"].update(shares=[math.nan, 1.0]),
     *(
         lambda r, d=d: r["costs"]["1"].update(switch=d)
         for d in (None, [], [1.0], [math.nan, 0.5], [0.1, 2.0], ["a", 1])
@@ -132,8 +135,8 @@ def test_a_damaged_record_is_refused(damage):
 )
 def test_damaged_rates_are_the_priors(change):
     learned = through_json(taught())
-    (name,) = learned.beliefs._kept
-    learned.beliefs._kept[name] |= change
+    (name,) = learned.beliefs.kept
+    learned.beliefs.kept[name] |= change
     rates = learned.beliefs.rates(NGRAM, greedy=True)
     assert np.allclose(rates.accept_rates, np.clip(NGRAM.prior, 1e-4, 1 - 1e-4), atol=1e-6)
 

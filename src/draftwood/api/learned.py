@@ -19,12 +19,11 @@ from draftwood.files.lines import read_lines
 from draftwood.local import findings
 from draftwood.local.findings import Setting, profile_path, setting_of
 from draftwood.local.machine import machine
-from draftwood.planning.beliefs import Beliefs
 from draftwood.planning.cost_curve import CostCurve
-from draftwood.planning.cost_model import CostModel
+from draftwood.planning.kept import KeptBeliefs, cost_record, rates_record, restored_cost
 from draftwood.planning.learned import Learned
 
-FORMAT = 3  # of what is kept
+FORMAT = 4  # of what is kept
 _MOST_RATES = 64  # drafters whose rates are kept, each for greedy and for sampled answers; the latest used
 _HEADER = {"row": "header", "verb": "profile", "format": 1}  # how a profile begins
 _OTHER_RECORDS = ("prefill", "sampling", "memory", "tree")  # of a profile, other than of passes
@@ -203,8 +202,8 @@ def to_record(learned: Learned) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "curve": _digest(learned.curve),
-            "costs": {str(size): model.state() for size, model in learned.costs.items()},
-            "rates": learned.beliefs.state(_MOST_RATES),
+            "costs": {str(size): cost_record(model) for size, model in learned.costs.items()},
+            "rates": rates_record(learned.beliefs, _MOST_RATES),
         }
 
 
@@ -218,8 +217,8 @@ def from_record(record: Any, curve: CostCurve | None) -> Learned:
     if record["format"] != FORMAT:
         raise ValueError(f"format {record['format']!r} is not {FORMAT}")
     costs = record["costs"] if record["curve"] == _digest(curve) else {}
-    known = {int(size): CostModel.restored(curve, state) for size, state in costs.items()}
-    return Learned(Beliefs.restored(record["rates"]), curve, known)
+    known = {int(size): restored_cost(curve, cost) for size, cost in costs.items()}
+    return Learned(KeptBeliefs(record["rates"]), curve, known)
 
 
 def _digest(curve: CostCurve | None) -> str:

@@ -6,10 +6,8 @@ Each class starts from the drafter's prior: what drafters claim themselves is th
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -29,31 +27,19 @@ class Beliefs:
     """Acceptance rates by drafter, by evidence class, and by whether the request is greedy."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, bool], AcceptRates] = {}
-        self._kept: dict[str, Any] = {}  # of an earlier process, until a drafter's rates are asked for
+        self.known: dict[tuple[str, bool], AcceptRates] = {}
 
     def rates(self, drafter: Declaration, *, greedy: bool) -> AcceptRates:
         """Return the rates of this drafter; drafters of the same name and options share them."""
         key = (drafter.label, greedy)
-        found = self._rates.get(key)
+        found = self.known.get(key)
         if found is None:
-            kept = self._kept.get(_name(*key))
-            found = AcceptRates(drafter.prior) if kept is None else AcceptRates.restored(drafter.prior, kept)
-            self._rates[key] = found
+            found = self.known[key] = self.first(drafter, greedy=greedy)
         return found
 
-    def state(self, most: int) -> dict[str, Any]:
-        """Return the rates of at most so many drafters, JSON-ready, for `restored`; those used last go first."""
-        used = {_name(*key): rates.state() for key, rates in self._rates.items()}
-        others = {name: kept for name, kept in self._kept.items() if name not in used}
-        return dict(list({**others, **used}.items())[-most:])
-
-    @classmethod
-    def restored(cls, state: Mapping[str, Any]) -> Self:
-        """Return beliefs that know what others have learnt in an earlier process."""
-        beliefs = cls()
-        beliefs._kept = dict(state)
-        return beliefs
+    def first(self, drafter: Declaration, *, greedy: bool) -> AcceptRates:  # noqa: ARG002 - for subclasses
+        """Return the rates of a drafter that was not asked before."""
+        return AcceptRates(drafter.prior)
 
     def accept_rates(self, drafter: Declaration, *, greedy: bool) -> Floats:
         """Return the acceptance rate now believed for each evidence class, float32[n_evidence]."""
@@ -81,7 +67,7 @@ class AcceptRates:
     def __init__(self, prior: Floats) -> None:
         # Lists, since a step's few labels are counted one by one.
         clipped = np.clip(prior.astype(np.float64), 1e-4, 1 - 1e-4)
-        self._priors: list[float] = clipped.tolist()
+        self.priors: list[float] = clipped.tolist()
         self.hits, self.totals = [0.0] * len(prior), [0.0] * len(prior)  # labels that were right, and all
         self.passes = 0  # that gave labels
         self.drift = 0.0  # in logits
@@ -91,30 +77,12 @@ class AcceptRates:
         self._odds_array = np.array(self._odds)
         self._accept_rates: Floats | None = None
 
-    def state(self) -> dict[str, Any]:
-        """Return what labels have taught, JSON-ready, for `restored`; not the drift, which follows one text."""
-        both = enumerate(zip(self.hits, self.totals, strict=True))
-        counts = [[which, round(hits, 3), round(total, 3)] for which, (hits, total) in both if total]
-        return {"priors": _digest(self._priors), "weight": self.weight, "counts": counts}
-
-    @classmethod
-    def restored(cls, prior: Floats, state: Mapping[str, Any]) -> Self:
-        """Return rates that know the labels of an earlier process; only ``prior`` if ``state`` does not fit it."""
-        rates = cls(prior)
-        try:
-            fits = state["priors"] == _digest(rates._priors) and state["weight"] in (WEIGHT, LIGHT)
-            counts = np.array(state["counts"] if fits else [], dtype=np.float64).reshape(-1, 3)
-        except (KeyError, TypeError, ValueError):
-            return rates
-        hits, totals = counts[:, 1], counts[:, 2]
-        in_range = (counts[:, 0] >= 0) & (counts[:, 0] < len(prior)) & (totals <= 1e-3 + 1 / (1 - KEEP_LONG))
-        if not len(counts) or not (in_range & (hits >= 0) & (hits <= totals)).all():
-            return rates
-        rates.weight = state["weight"]
-        for which, hit, total in counts.tolist():
-            rates.hits[int(which)], rates.totals[int(which)] = hit, total
-        rates._settle(counts[:, 0].astype(np.intp).tolist())
-        return rates
+    def resume(self, weight: float, counts: list[list[float]]) -> None:
+        """Begin with labels of an earlier process: of some classes their index, right labels, and all labels."""
+        self.weight = weight
+        for which, hits, total in counts:
+            self.hits[int(which)], self.totals[int(which)] = hits, total
+        self._settle([int(which) for which, _, _ in counts])
 
     @property
     def accept_rates(self) -> Floats:
@@ -143,7 +111,7 @@ class AcceptRates:
         """Compute the rates of classes anew from their labels."""
         for which in classes:  # a loop, not arrays: few classes have new labels
             weight = self.weight + self.totals[which]
-            rate = (self.weight * self._priors[which] + self.hits[which]) / weight
+            rate = (self.weight * self.priors[which] + self.hits[which]) / weight
             self._odds[which] = self._odds_array[which] = rate / (1 - rate)
         self._accept_rates = None
 
@@ -152,20 +120,11 @@ class AcceptRates:
         promised, came, variance = self._lately
         promised, came, variance = KEEP_LATELY * promised, KEEP_LATELY * came + right, KEEP_LATELY * variance
         for which in classes:
-            prior = self._priors[which]
+            prior = self.priors[which]
             promised += prior
             variance += prior - prior * prior
         self._lately = promised, came, variance
         return 3 * came < promised and promised - came > WRONG * math.sqrt(variance)
-
-
-def _name(label: str, greedy: bool) -> str:
-    """Name a drafter's rates without its options, which may hold names of the user's files."""
-    return hashlib.sha256(label.encode()).hexdigest()[:16] + (" greedy" if greedy else " sampled")
-
-
-def _digest(priors: Sequence[float]) -> str:
-    return hashlib.sha256(repr([round(p, 6) for p in priors]).encode()).hexdigest()[:16]
 
 
 def labels(lesson: Feedback) -> tuple[list[int], list[bool]]:

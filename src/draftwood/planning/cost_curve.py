@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from draftwood.errors import UsageError
 
+_GUESSED_CONTEXT = 40_000  # tokens of context to which one token attends in the time of a plain pass, guessed
+_MANY = 16
+_TINY = 0.01  # least share of a token of context, of its guess
 _WIDEST = 1 << 20  # tokens of a pass: bounds the curve's table; no engine scores as many at once
 
 
@@ -79,6 +82,20 @@ class CostCurve:
     def many(self, count: int, context: int = 0) -> NDArray[np.float64]:
         """Return what `seconds` gives for 0 to ``count - 1`` tokens, float64[count]."""
         return np.array([self.seconds(n, context) for n in range(count)])
+
+    def context_shares(self) -> tuple[float, float]:
+        """Return the seconds that a token of context adds to a pass, and to each token of it.
+
+        They are those of passes over 1 and 16 tokens at the shortest and the longest context; with one context
+        only, guesses.
+        """
+        first, last = self.contexts[0], self.contexts[-1]
+        plain = self.seconds(1, first) / _GUESSED_CONTEXT
+        if first == last:
+            return 0.5 * plain, plain
+        one, many = [(self.seconds(n, last) - self.seconds(n, first)) / (last - first) for n in (1, _MANY)]
+        of_token = max((many - one) / (_MANY - 1), _TINY * plain)
+        return max(one - of_token, _TINY * plain), of_token
 
     def points(self) -> Iterator[tuple[int, int, float]]:
         """Yield what was measured: (context, n, seconds), ascending."""

@@ -1,17 +1,19 @@
 """The cost model: how many seconds a pass takes now, a measured or guessed curve corrected by every pass.
 
-A Kalman filter follows the logarithm of measured over expected seconds, at each power of two of the width (tokens
-of a pass). A pass that is far off is clipped, and the uncertainty of all widths grows by the same amount: on a
-busy machine any pass may take twice as long, whatever its width.
+A pass takes what its width (its number of tokens) costs after a short text and, for each further token of context,
+two shares: one for the pass, which reads that token, and one for each token of the pass, which attends to it. A
+Kalman filter follows the logarithm of measured over expected seconds, at each power of two of the width, and those
+of both shares. So what surprises after a long text is laid to the context as far as its shares are uncertain, and
+costs after a short text stay as they are. A pass that is far off is clipped, and the uncertainty of everything
+grows by the same amount: on a busy machine any pass may take twice as long, whatever its width.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +27,16 @@ Doubles = NDArray[np.float64]
 GUESS = CostCurve.of({n: 0.025 * (1 + 0.25 * (n - 1)) for n in (1, 1024)})
 """The curve where nothing was measured; the first passes correct it."""
 
-_OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
+_SHORT = 256  # tokens of a short text, up to which a pass costs the same
+OCTAVES = 11  # knots at 1, 2, 4, .. 1024 tokens
+_PASS, _TOKEN = OCTAVES, OCTAVES + 1  # places of the two shares behind the knots
 _PACE, _SHAPE = 0.3, 0.06
 """Standard deviations, in logarithms of seconds, of a measured curve: as a whole, and per octave."""
 _GUESSED_PACE, _GUESSED_SHAPE = 3.0, 0.3
+_SHARE, _GUESSED_SHARE = 0.3, 1.0  # the same of the shares: by a curve of several contexts, or guessed
+_SHARE_DRIFT = (
+    0.022  # added by each pass to the shares: they end at 0.5, so a long text tells after many short ones
+)
 _DRIFT = 0.01  # standard deviation that each pass learnt from adds, as a whole and per octave
 _FORGET = 0.998  # factor on the variances per such pass: either deviation ends at 0.22, but for clipped passes
 _NOISE = 0.05  # standard deviation of one pass
@@ -38,7 +46,7 @@ _STALE = 32  # passes after which the cost of a width should be measured again
 _GRANT = 1.25
 """First exploration budget of a guess, in plain passes: 2 % of an answer of 64 tokens. A measured curve has 0."""
 _SLACK = 1.5  # plain passes per token that a pass can take; what is beyond comes from other programs
-_MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
+MOST_SHARE = 1e4  # times its guess
 _EXPLORE = 0.003  # share of the decoding time that may be spent on passes of other widths, to measure their cost
 _MOST_SAVED = 2.0  # plain passes: the exploration budget grows up to this
 _MOST_SWITCH = 0.5  # plain passes that a change of width may take: more comes from something else
@@ -54,14 +62,17 @@ class CostModel:
     def __init__(self, curve: CostCurve | None = None, guess: CostCurve | None = None) -> None:
         self.measured = curve is not None
         self._curve = curve or guess or GUESS
+        self._first, self._guesses = max(_SHORT, self._curve.contexts[0]), self._curve.context_shares()
         pace, shape = (_PACE, _SHAPE) if self.measured else (_GUESSED_PACE, _GUESSED_SHAPE)
-        self._log = [0.0] * _OCTAVES
+        share = _SHARE if len(self._curve.contexts) > 1 else _GUESSED_SHARE
+        self.logs, self.shares = [0.0] * OCTAVES, [1.0, 1.0]  # the latter as multiples of the guesses
         # Lists: for matrices this small, several times faster than arrays.
-        self._cov: list[list[float]] = (pace**2 + shape**2 * _WALK).tolist()
+        self._cov: list[list[float]] = (pace**2 + shape**2 * _WALK + share**2 * _OF_SHARES).tolist()
         self._noise = _NOISE  # average of how far passes were off
         self._doubted = False  # whether the last pass was clipped
-        self._at, self._base = -1, np.empty(0)  # the table's context in units of 32 tokens, and the curve there
-        self._table: Doubles | None = None
+        self._base = np.empty(0)  # the curve after a short text
+        self._scaled: Doubles | None = None  # the same as now believed
+        self._at, self._table = -1, np.empty(0)  # the context of the table, in units of 32 tokens
         self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
@@ -70,17 +81,29 @@ class CostModel:
 
     def seconds(self, n: int, context: int) -> float:
         """Return the expected seconds of a pass over ``n`` tokens (the root included) at this context length."""
-        return self._curve.seconds(n, context) * math.exp(_between(self._log, *_place(n)))
+        for_pass, for_tokens = self._guessed(n, context)
+        return self._alone(n) + self.shares[0] * for_pass + self.shares[1] * for_tokens
+
+    def _alone(self, n: int) -> float:
+        """Return the seconds of a pass after a short text."""
+        return self._curve.seconds(n, self._first) * math.exp(_between(self.logs, *_place(n)))
+
+    def _guessed(self, n: int, context: int) -> tuple[float, float]:
+        """Return by the first guess what this context adds for the pass, and for its tokens."""
+        far = max(0, context - self._first)
+        return far * self._guesses[0], far * n * self._guesses[1]
 
     def table(self, widest: int, context: int) -> Doubles:
         """Return the expected seconds of each width, float64[widest + 1], never falling; do not write to it."""
-        at = context >> 5 if len(self._curve.contexts) > 1 else 0  # else it is the same at every length
-        if at != self._at or len(self._base) <= widest:
-            self._at, self._table = at, None
-            self._base = self._curve.many(max(128, 2 * widest), context & ~31)
-        if self._table is None:
-            found = self._base * np.exp(_hats(len(self._base)) @ self._log)
-            self._table = np.minimum.accumulate(found[::-1])[::-1]
+        if len(self._base) <= widest:
+            self._base, self._scaled = self._curve.many(max(128, 2 * widest), self._first), None
+        count, at = len(self._base), context >> 5
+        if self._scaled is None:
+            self._scaled, self._at = self._base * np.exp(_hats(count) @ self.logs), -1
+        if at != self._at:
+            for_pass, for_token = self._guessed(1, context & ~31)
+            found = self._scaled + (self.shares[0] * for_pass + self.shares[1] * for_token * _widths(count))
+            self._at, self._table = at, np.minimum.accumulate(found[::-1])[::-1]
         return self._table[: widest + 1]
 
     def times(self, least: int, widest: int, context: int) -> list[float]:
@@ -106,21 +129,37 @@ class CostModel:
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
         if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
             return  # it would change next to nothing: of plain passes only surprising ones teach (see LOG.md)
-        reach = [_between(row, *_place(n)) for row in self._cov]  # covariances of the knots with this width
-        variance = _between(reach, *_place(n)) + _NOISE**2
+        alone = self._alone(n) / expected
+        # By how much these seconds grow with each share, in units of the share, or of its guess if that is more.
+        units = [max(1.0, share) for share in self.shares]
+        pulls = [unit * more / expected for unit, more in zip(units, self._guessed(n, context), strict=True)]
+        k, above = _place(n)
+        reach = [  # covariances with that logarithm
+            alone * _between(row, k, above) + pulls[0] * row[_PASS] + pulls[1] * row[_TOKEN] for row in self._cov
+        ]
+        variance = (
+            alone * _between(reach, k, above) + pulls[0] * reach[_PASS] + pulls[1] * reach[_TOKEN] + _NOISE**2
+        )
         bound = _CLIP * math.sqrt(variance)
         clipped = min(bound, max(-bound, surprise))
         self._doubted = clipped != surprise  # the machine may have changed
-        self._log = [known + one * clipped / variance for known, one in zip(self._log, reach, strict=True)]
-        inflation = clipped**2 if self._doubted else 0.0
-        self._cov = [
-            [
-                _FORGET * (entry - one * other / variance) + growth + inflation
-                for entry, other, growth in zip(row, reach, growths, strict=True)
-            ]
-            for row, one, growths in zip(self._cov, reach, _GROWTH, strict=True)
+        self.logs = [
+            known + one * clipped / variance for known, one in zip(self.logs, reach[:OCTAVES], strict=True)
         ]
-        self._table = None
+        move = math.expm1(clipped) / variance  # of what seconds are proportional to, and not their logarithms
+        self.shares = [
+            min(MOST_SHARE, max(0.0, share + unit * one * move))
+            for share, unit, one in zip(self.shares, units, reach[OCTAVES:], strict=True)
+        ]
+        cov = []
+        for row, one, growths in zip(self._cov, reach, _GROWTH, strict=True):
+            gain = _FORGET * one / variance
+            terms = zip(row, reach, growths, strict=True)
+            cov.append([_FORGET * entry - gain * other + growth for entry, other, growth in terms])
+        if self._doubted:
+            cov = [[entry + clipped**2 for entry in row] for row in cov]
+        self._cov = cov
+        self._scaled = None
         if self._doubted:
             self._seen[size(n)] -= _STALE
 
@@ -175,42 +214,19 @@ class CostModel:
         seen = self._seen[size(width)]
         return seen > 0 and self.passes - seen < within
 
-    def state(self) -> dict[str, Any]:
-        """Return what was learnt, JSON-ready, for `restored`."""
-        return {
-            "passes": self.passes,
-            "switch": [float(f"{self.switch.after:.6g}"), round(self.switch.share, 6)],
-            "log": [round(value, 6) for value in self._log],
-            "cov": [[float(f"{value:.6g}") for value in row] for row in self._cov],
-        }
-
-    @classmethod
-    def restored(cls, curve: CostCurve | None, state: Mapping[str, Any]) -> Self:
-        """Return a model that knows what another one learnt in an earlier process; `ValueError` if it is damaged.
+    def resume(self, logs: list[float], shares: list[float], passes: int) -> None:
+        """Begin with what another model learnt from so many passes, in an earlier process, on the same curve.
 
         The machine may be slower or faster today by what `_PACE` says, with costs of the same shape. No time is
         spent on measuring widths anew until passes surprise, but for the share that every pass earns.
         """
-        log, cov = np.array(state["log"], np.float64), np.array(state["cov"], np.float64)
-        passes, (after, share) = int(state["passes"]), map(float, state["switch"])
-        shapes = log.shape == (_OCTAVES,) and cov.shape == (_OCTAVES, _OCTAVES) and np.isfinite(cov).all()
-        fine = passes >= 0 and math.isfinite(after) and 0 <= share <= 1
-        if not (shapes and fine and np.abs(log).max() < _MOST_LOG):
-            raise ValueError("the learnt cost of passes is damaged")
-        cov = (cov + cov.T) / 2
-        if not np.linalg.eigvalsh(cov)[0] >= -1e-4 * np.trace(cov):  # it was rounded
-            raise ValueError("the learnt cost of passes is damaged")
-        model = cls(curve)
-        model.switch.after, model.switch.share = after, share
-        model._log, model._cov = log.tolist(), (cov + _PACE**2).tolist()
-        model.measured, model.passes, model.exploration_budget = True, passes, 0.0
-        model._seen = [passes] * len(_SIZES)
-        return model
+        self.logs, self.shares, self.passes = logs, shares, passes
+        self._seen = [passes] * len(_SIZES)
 
     def widened(self, guess: CostCurve | None = None) -> CostModel:
         """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
         twin = CostModel(self._curve if self.measured else None, guess or self._curve)
-        twin._log = self._log
+        twin.logs, twin.shares = self.logs, self.shares
         twin._cov = (np.array(self._cov) + _PACE**2 + _SHAPE**2 * _WALK).tolist()
         return twin
 
@@ -289,14 +305,14 @@ def size(n: int) -> int:
 
 def octave(n: int) -> int:
     """Return the index of the largest knot (a power of two) that is at most ``n``."""
-    return min(_OCTAVES - 1, n.bit_length() - 1)
+    return min(OCTAVES - 1, n.bit_length() - 1)
 
 
 @lru_cache(maxsize=512)
 def _place(n: int) -> tuple[int, float]:
     """Return the lower of the two knots that ``n`` lies between, and where between them, from 0 to 1."""
     k = octave(n)
-    return (k, math.log2(n / (1 << k))) if k < _OCTAVES - 1 else (k - 1, 1.0)
+    return (k, math.log2(n / (1 << k))) if k < OCTAVES - 1 else (k - 1, 1.0)
 
 
 def _between(knots: Sequence[float], k: int, above: float) -> float:
@@ -305,12 +321,20 @@ def _between(knots: Sequence[float], k: int, above: float) -> float:
 
 
 @lru_cache
+def _widths(count: int) -> Doubles:
+    """Return 0 to ``count - 1``, float64[count]."""
+    return np.arange(float(count))
+
+
+@lru_cache
 def _hats(widths: int) -> Doubles:
     """Return the weight of each knot at each width, float64[widths, knots]: linear in log2(n)."""
-    places = np.minimum(np.log2(np.maximum(np.arange(widths), 1)), _OCTAVES - 1)
-    return np.maximum(0, 1 - np.abs(places[:, None] - np.arange(_OCTAVES)))
+    places = np.minimum(np.log2(np.maximum(np.arange(widths), 1)), OCTAVES - 1)
+    return np.maximum(0, 1 - np.abs(places[:, None] - np.arange(OCTAVES)))
 
 
-_SIZES = [1, *(w << k for k in range(_OCTAVES) for w in (2, 3))]
-_WALK = np.minimum.outer(np.arange(_OCTAVES), np.arange(_OCTAVES)).astype(np.float64)
-_GROWTH: list[list[float]] = (_DRIFT**2 * (1 + _WALK)).tolist()
+_SIZES = [1, *(w << k for k in range(OCTAVES) for w in (2, 3))]
+_STEPS = np.array([*range(OCTAVES), 0, 0])  # the shares are no part of the walk over the knots
+_WALK = np.minimum.outer(_STEPS, _STEPS).astype(np.float64)
+_OF_SHARES = np.diag(np.array([0.0] * OCTAVES + [1.0, 1.0]))
+_GROWTH: list[list[float]] = (_DRIFT**2 * (1 + _WALK) + _SHARE_DRIFT**2 * _OF_SHARES).tolist()
