@@ -178,6 +178,30 @@ def test_a_clock_that_was_set_back_changes_nothing(tmp_path, monkeypatch):
     assert {path.name for path in files(tmp_path)} == {first[0], *second}
 
 
+def test_a_folder_of_many_files_is_not_listed_for_each_text(tmp_path, monkeypatch):
+    clock, listed = [0.0], []
+    monkeypatch.setattr("draftwood.serve.prefix_folder.monotonic", lambda: clock[0])
+    monkeypatch.setattr(PrefixFolder, "_entries", lambda self: listed.append(1) or iter(os.scandir(self._place)))
+    tmp_path.joinpath("prefixes").mkdir()
+    one, two = PrefixFolder(tmp_path, MOST), PrefixFolder(tmp_path, MOST)
+    texts = [[f"{name}.page" for name in one.names(FORM, "me", [token] * 8, make=True)] for token in range(9)]
+    part = np.zeros(8, np.uint8)
+    size = one.keep(dict.fromkeys(texts[0], part)) // 2
+    one._most = 10 * size
+    for text in texts:
+        one.keep(dict.fromkeys(text, part))
+        assert len(files(tmp_path)) <= 10
+    assert len(listed) == 1
+    files(tmp_path)[0].unlink()  # by another process
+    assert one.keep(dict.fromkeys(texts[-1], part)) + one.keep(dict.fromkeys(texts[-2], part)) <= size
+    assert all((tmp_path / "prefixes" / name).exists() for name in texts[-1])
+    two.keep(dict.fromkeys(texts[0], part))
+    clock[0] += 60
+    one.keep(dict.fromkeys(texts[-1], part))
+    assert len(listed) == 3
+    assert len(files(tmp_path)) <= 10
+
+
 def test_only_our_own_files_are_removed(tmp_path):
     place = tmp_path / "prefixes"
     place.mkdir()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from time import time, time_ns
+from time import monotonic, time, time_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ _PART, _SECRET = "part of a prefix", "secret of prefixes"
 _NAME = re.compile(r"[0-9a-f]{64}\.(page|state)")
 _UNFINISHED = re.compile(rf"\.\d+-\d+\.{_NAME.pattern}")  # as `draftwood.files.paths.whole_file` calls it
 _OLD = 3600.0  # seconds after which an unfinished file is one of a process that was killed
+_LISTED = 10.0  # seconds for which a list of the folder is used: to make one of thousands of files takes 50 ms
 _STEP = 1000  # nanoseconds between the times of two pages, which most file systems keep apart
 
 
@@ -53,6 +54,7 @@ class PrefixFolder:
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._place, self._most = folder / "prefixes", most_bytes
+        self._there, self._listed = dict[str, _Entry](), -_LISTED  # our files by name, and when they were listed
 
     def names(self, form: StoredForm, namespace: str, ids: Sequence[int], *, make: bool = False) -> list[str]:
         """Return the names of a text's whole pages, in order, without endings.
@@ -115,28 +117,36 @@ class PrefixFolder:
         They are given by name, first ones first, and as many are kept as fit. Others make room: those used longest
         ago, of one text the last ones first.
         """
-        there, sizes, total = self._there(), dict[str, int](), 0
+        self._list()
+        sizes, total = dict[str, int](), 0
         for name, part in parts.items():
             total += _file_bytes(name, part.nbytes)
             if total > self._most:
                 break
             sizes[name] = _file_bytes(name, part.nbytes)
-        others = {name: entry for name, entry in there.items() if name not in sizes}
-        self._remove(others, self._most - sum(sizes.values()))
+        others = {name: entry for name, entry in self._there.items() if name not in sizes}
+        self._remove(others, sum(sizes.values()))
         # The clock may have been set back: what is used now is newer than all else.
-        now, written = max([time_ns(), *(1 + entry.used for entry in there.values())]) + _STEP * len(sizes), 0
+        latest = max((entry.used for entry in self._there.values()), default=0)
+        now, written = max(time_ns(), 1 + latest) + _STEP * len(sizes), 0
         for number, (name, size) in enumerate(sizes.items()):
-            path = self._place / name
-            if name not in there or there[name].size != size:
+            path, used = self._place / name, now - number * _STEP
+            if not self.has(name, parts[name].nbytes):  # asked of the disk: other processes remove files, too
                 write_file(path, _PART, {"name": name}, [parts[name]])
                 written += size
-            with suppress(OSError):  # another process has removed it
-                os.utime(path, ns=(now - number * _STEP,) * 2)
+            with suppress(OSError):
+                os.utime(path, ns=(used, used))
+            self._there[name] = _Entry(used, size)
         return written
 
-    def _there(self) -> dict[str, _Entry]:
-        """Return our files by name; removes what killed processes have left."""
-        found = {}
+    def _list(self) -> None:
+        """Note which files of ours there are, if that was not done lately; remove what killed processes have left.
+
+        What other processes write meanwhile is counted the next time: so much may be too much for a while.
+        """
+        if monotonic() - self._listed < _LISTED:
+            return
+        found = dict[str, _Entry]()
         for entry in self._entries():
             with suppress(OSError):  # another process has removed it
                 status = entry.stat(follow_symlinks=False)
@@ -144,21 +154,24 @@ class PrefixFolder:
                     found[entry.name] = _Entry(status.st_mtime_ns, status.st_size)
                 elif _UNFINISHED.fullmatch(entry.name) and status.st_mtime < time() - _OLD:
                     Path(entry).unlink()
-        return found
+        self._there, self._listed = found, monotonic()
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         with os.scandir(self._place) as entries:
             yield from entries
 
-    def _remove(self, others: Mapping[str, _Entry], most: int) -> None:
-        """Remove those used longest ago until the others have at most so many bytes."""
-        total = sum(entry.size for entry in others.values())
+    def _remove(self, others: Mapping[str, _Entry], needed: int) -> None:
+        """Remove those of the other files that were used longest ago, until there is room for what is needed."""
+        total = needed + sum(entry.size for entry in others.values())
+        if total <= self._most:
+            return
         for name, entry in sorted(others.items(), key=lambda item: item[1].used):
-            if total <= most:
-                return
             with suppress(FileNotFoundError):
                 (self._place / name).unlink()
+            del self._there[name]
             total -= entry.size
+            if total <= self._most:
+                return
 
 
 def _file_bytes(name: str, size: int) -> int:
