@@ -25,11 +25,12 @@ IDLE = [
      "$ref": "#/$defs/a"},
 ]  # fmt: skip
 HELD = [
-    {"type": "array", "uniqueItems": True}, {"type": "object", "propertyNames": {"pattern": "^a"}}, {"not": {}},
-    {"type": "array", "contains": {"type": "string"}}, {"if": {"type": "string"}, "then": {"minLength": 1}},
-    {"type": "array", "contains": {}, "minContains": 0, "maxContains": 2}, {"dependentRequired": {"a": ["b"]}},
+    {"type": "array", "uniqueItems": True}, {"type": "object", "propertyNames": {"pattern": "^a"}},
+    {"not": {"pattern": "a"}},
+    {"type": "array", "contains": {"type": "string"}}, {"if": {"type": "integer"}, "then": {"minimum": 1}},
+    {"type": "array", "contains": {}, "minContains": 0, "maxContains": 2},
     {"type": "object", "unevaluatedProperties": False}, {"type": "integer", "minimum": -(2**63) - 1},
-    {"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 3}]},
+    {"oneOf": [{"type": "string"}, {"type": "string", "pattern": "a"}]},
 ]  # fmt: skip
 
 

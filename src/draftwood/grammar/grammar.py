@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -14,8 +14,9 @@ from math import prod
 from typing import Any, Literal, Self
 
 from draftwood.errors import UsageError
+from draftwood.grammar.choices import say_by_choices
 from draftwood.grammar.restrictions import without_idle_parts
-from draftwood.grammar.schemas import MOST_REMAINDERS, adapt, place_of
+from draftwood.grammar.schemas import MOST_REMAINDERS, adapt, place_of, place_of_keys
 
 MOST_CHARACTERS = 1 << 20
 """Of a grammar."""
@@ -44,6 +45,11 @@ os._exit(3 if thread.is_alive() else 1)
 """
 LONG_NAME = 150
 """Bytes of a property's name from which on it is left to its pattern."""
+KEYS_REFUSED = ("not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas")
+_ONE_OF = re.compile("oneOf constraints are not supported[^\n]*? with anyOf")
+_UNFULFILLED = "Unsatisfiable schema"
+_OF_STRINGS = ("enum", "pattern", "format", "minLength", "maxLength")
+_KEYS = re.compile(r"Unimplemented keys: (\[[^]]*\])")
 _DIVISOR = re.compile(r'"multipleOf\\?": *-?([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
 
 
@@ -74,6 +80,7 @@ class Grammar:
         try:
             held = json.loads(json.dumps(schema, allow_nan=False))
             without_idle_parts(held, knows_format)
+            say_by_choices(held, keys_refused(held), is_never)
             return cls("json_schema", json.dumps(held))
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"the JSON Schema cannot be written as JSON ({error})") from error
@@ -142,9 +149,14 @@ def _compiled(grammar: Grammar) -> tuple[str, str]:
         made, text = partial(matcher.grammar_from_json_schema, defaults=JSON), json.dumps(schema)
     found, said = _tried(made, text)
     at = ""
-    if said and schema is not None and not _is_heavy(found or text):
-        at = f" at {place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])}"
-    return found, said and f"{reason(said)}{at}"
+    if said and schema is not None:
+        is_heavy = _is_heavy(found or text)  # then trying parts takes long
+        at = (
+            place_of_keys(schema, said)
+            if is_heavy
+            else place_of(schema, said, lambda one: _tried(made, json.dumps(one))[1])
+        )
+    return found, said and reason(said) + (f" at {at}" if at else "")
 
 
 def _tried(made: Callable[[str], str], text: str) -> tuple[str, str]:
@@ -184,7 +196,7 @@ def names_of(pattern: str, most: int) -> list[str] | None:
     made = package.LLMatcher.grammar_from_json_schema({"type": "string", "pattern": pattern})
     matcher = package.LLMatcher(package.LLTokenizer("byte"), made, log_level=0)
     if matcher.is_error():
-        return [] if "empty" in matcher.get_error() else None
+        return [] if _UNFULFILLED in matcher.get_error() else None
     found, left = set[str](), [(matcher, b"")]
     while left:
         matcher, text = left.pop()
@@ -213,6 +225,45 @@ def knows_format(name: str) -> bool:
     return "Unknown format" not in matcher.validate_grammar(made)
 
 
+def keys_refused(schema: Any) -> frozenset[str]:
+    """Return the keywords that llguidance refuses in schemas of this one's draft."""
+    draft = schema.get("$schema") if isinstance(schema, dict) else None
+    return _keys_refused(draft if isinstance(draft, str) else "")
+
+
+@lru_cache(16)
+def _keys_refused(draft: str) -> frozenset[str]:
+    said = _validated(
+        {**({"$schema": draft} if draft else {}), "type": "string", **dict.fromkeys(KEYS_REFUSED, True)}
+    )
+    found = _KEYS.search(said)
+    return frozenset(json.loads(found[1]) if found else ())
+
+
+def is_never(strings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether no string fulfils all these schemas of strings."""
+    said = json.dumps(
+        {"type": "string", "allOf": [{key: one[key] for key in _OF_STRINGS if key in one} for one in strings]}
+    )
+    return len(said) <= LARGE and _is_never(said)
+
+
+@lru_cache(1024)
+def _is_never(said: str) -> bool:
+    schema = json.loads(said)
+    try:
+        adapt(schema, names_of)
+        return _validated(schema).startswith(_UNFULFILLED)
+    except UsageError:
+        return False
+
+
+def _validated(schema: Any) -> str:
+    """Return what llguidance says is wrong with a schema."""
+    matcher = library().LLMatcher
+    return str(matcher.validate_grammar(matcher.grammar_from_json_schema(schema)))
+
+
 def refused(grammar: Grammar, why: str) -> UsageError:
     """Return the error for a grammar that llguidance does not take."""
     what = {"json_schema": "JSON Schema", "regex": "regular expression", "lark": "grammar"}[grammar.kind]
@@ -221,6 +272,7 @@ def refused(grammar: Grammar, why: str) -> UsageError:
 
 def reason(said: str) -> str:
     """Return what llguidance says on one line, without what points at a column, in at most 300 characters."""
+    said = _ONE_OF.sub("a value may fulfil several branches of its oneOf", said)
     return " ".join(line.strip() for line in said.splitlines() if line.strip(" ^"))[:300]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_NOTES = frozenset(
+NOTES = frozenset(
     ("title", "description", "$comment", "examples", "example", "default", "deprecated", "readOnly", "writeOnly")
 )
 _ONE = ("items", "additionalItems", "additionalProperties", "contains", "propertyNames", "not", "if", "then",
@@ -27,6 +27,15 @@ _BOUNDS = {
 
 def without_idle_parts(schema: Any, knows_format: Callable[[str], bool]) -> None:
     """Take out of a schema, in place, what restricts no text; ``knows_format`` says which formats are known."""
+    for one in reversed(
+        schemas_of(schema)
+    ):  # from the inside out, so that a schema of notes alone counts as empty
+        for key in [key for key in one if _is_idle(key, one, knows_format)]:
+            del one[key]
+
+
+def schemas_of(schema: Any) -> list[dict[str, Any]]:
+    """Return a schema and all within it, each once, an outer one before those within it."""
     seen, left = set[int](), [schema]
     found = list[dict[str, Any]]()
     while left:
@@ -37,10 +46,8 @@ def without_idle_parts(schema: Any, knows_format: Callable[[str], bool]) -> None
         found.append(one)
         left += _within(one)
         if isinstance(place := one.get("$ref"), str):
-            left.append(_at(schema, place))
-    for one in reversed(found):  # from the inside out, so that a schema of notes alone counts as empty
-        for key in [key for key in one if _is_idle(key, one, knows_format)]:
-            del one[key]
+            left.append(target_of(schema, place))
+    return found
 
 
 def _within(schema: dict[str, Any]) -> Iterator[Any]:
@@ -54,7 +61,7 @@ def _within(schema: dict[str, Any]) -> Iterator[Any]:
             yield from by_name.values()
 
 
-def _at(schema: Any, place: str) -> Any:
+def target_of(schema: Any, place: str) -> Any:
     """Return what a JSON pointer leads to within a schema; None if it leads nowhere or out of it."""
     root, _, path = place.partition("#")
     if root:
@@ -68,7 +75,7 @@ def _at(schema: Any, place: str) -> Any:
 def _is_idle(key: str, schema: dict[str, Any], knows_format: Callable[[str], bool]) -> bool:
     """Whether a keyword restricts nothing in its schema."""
     value = schema[key]
-    if key in _NOTES:
+    if key in NOTES:
         return True
     if key == "format":
         return isinstance(value, str) and not knows_format(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from itertools import islice
@@ -11,6 +12,7 @@ from math import prod
 from typing import Any
 
 from draftwood.errors import UsageError
+from draftwood.grammar.restrictions import target_of
 
 MOST_REMAINDERS = 10_000
 """Largest multipleOf, without its power of ten: 10,000 take 0.1 seconds, 100,000 take 3 and a million 16."""
@@ -24,6 +26,8 @@ _MOST_SHOWN, _MOST_PLACE = 100, 150  # characters of a pattern and of a pointer,
 _MOST_PATTERNS, _MOST_NAMES, _MOST_COPIED = 1000, 16, 1 << 14
 """Of an object's patterns that may become properties: patterns, names of one that the object does not list, and
 characters that are written again."""
+
+_REFUSED_KEYS = re.compile(r"Unimplemented keys: (\[[^]]*\])|oneOf constraints")
 
 NamesOf = Callable[[str, int], list[str] | None]
 """The names that a pattern of Rust's dialect matches; None if there are more than so many."""
@@ -125,6 +129,24 @@ def place_of(schema: Any, said: str, fault_of: Callable[[Any], str]) -> str:
     pattern = schema.get("pattern")
     shown = f", the pattern {pattern[:_MOST_SHOWN]!r}" if isinstance(pattern, str) and "regex" in said else ""
     return place[:_MOST_PLACE] + shown
+
+
+def place_of_keys(schema: Any, said: str) -> str:
+    """Return the JSON pointer of the first part of a schema with the keywords that a fault names; else nothing."""
+    found, left, seen = _REFUSED_KEYS.search(said), deque([("#", schema)]), set[int]()
+    keys = set(json.loads(found[1]) if found[1] else ["oneOf"]) if found else set()
+    while keys and left:
+        place, one = left.popleft()
+        if not isinstance(one, dict) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if keys <= one.keys():
+            return place[:_MOST_PLACE]
+        steps = [(step, inner) for step, inner in _inner(one) if not step.startswith(("$defs/", "definitions/"))]
+        left += [(f"{place}/{step}", inner) for step, inner in steps]
+        if isinstance(to := one.get("$ref"), str):
+            left.append((to, target_of(schema, to)))
+    return ""
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
