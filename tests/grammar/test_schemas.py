@@ -263,3 +263,11 @@ def test_no_text_of_a_patterns_names_leads_to_a_place_without_an_end(schema):
     texts = {walked(grammar, seed) for seed in range(12)}
     assert all(holds(schema, json.loads(text)) for text in texts)
     assert len(texts) > 1
+
+
+def test_names_of_a_pattern_come_in_its_order():
+    grammar = Grammar.json_schema(
+        {"type": "object", "patternProperties": {"^(out|in)$": INT}, "additionalProperties": False}
+    )
+    assert accepts(grammar, '{"out": 3, "in": 4}')
+    assert not accepts(grammar, '{"in": 4, "out": 3}')

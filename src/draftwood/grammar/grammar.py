@@ -191,7 +191,7 @@ def _fault(compiled: str) -> str:
 
 
 def names_of(pattern: str, most: int) -> list[str] | None:
-    """Return the names that a pattern matches, ascending; None if there are more than so many, or long ones."""
+    """Return the names that a pattern matches, in its order; None if there are more than so many, or long ones."""
     package = library()
     made = package.LLMatcher.grammar_from_json_schema({"type": "string", "pattern": pattern})
     matcher = package.LLMatcher(package.LLTokenizer("byte"), made, log_level=0)
@@ -211,7 +211,7 @@ def names_of(pattern: str, most: int) -> list[str] | None:
             further = matcher.deep_copy()
             further.consume_token(byte)
             left.append((further, text + bytes([byte])))
-    return sorted(found)
+    return sorted(found, key=lambda name: (pattern.find(name), name))
 
 
 @lru_cache(256)
