@@ -32,7 +32,7 @@ QUICK = [("Q4_0", "avx512"), ("IQ4_NL", "avx-vnni"), ("Q8_0", "neon")]
 
 
 def assembly(write, instructions: Instructions) -> str:
-    """Compile what ``write(module, has_half)`` writes, and return it as text."""
+    """Compile what ``write(module, instructions)`` writes, and return it as text."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = TRIPLES.get(instructions.name, "x86_64-unknown-linux-gnu")
@@ -41,7 +41,7 @@ def assembly(write, instructions: Instructions) -> str:
     except RuntimeError:
         pytest.skip(f"this LLVM does not compile for {triple}")
     module = ir.Module("test")
-    write(module, instructions.has_half)
+    write(module, instructions)
     machine = target.create_target_machine(
         cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
     )
@@ -59,9 +59,9 @@ def called(text: str) -> set[str]:
 def test_a_product_is_compiled_to_the_instruction_that_is_meant(kind, name):
     instructions = INSTRUCTIONS[name]
 
-    def write(module, has_half):
-        products.write_product(module, "product", FORMATS[kind], instructions.dots, has_half=has_half)
-        packed.write_row_reader(module, "reader", FORMATS[kind], has_half=has_half)
+    def write(module, instructions):
+        products.write_product(module, "product", FORMATS[kind], instructions)
+        packed.write_row_reader(module, "reader", FORMATS[kind], instructions)
 
     text = assembly(write, instructions)
     wanted = re.findall(rf"\b{WANTED[name]}\s.*\b{WIDTH[name]}\d", text)
@@ -76,9 +76,9 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
         monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     for part in (RUNNING, MOVING, *MODULES):
 
-        def write(module, has_half, writers=part.writers):
+        def write(module, instructions, writers=part.writers):
             for one in writers:
-                one(module, has_half)
+                one(module, instructions)
 
         text = assembly(write, instructions)
         assert called(text) - {"memset"} == ({"sched_yield"} if part is RUNNING else set())
@@ -87,9 +87,9 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("name", rest_is_slow(WANTED, "avx512"))
 def test_products_of_floats_are_vectors(kind, name):
-    def write(module, has_half):
-        products.write_float_product(module, "product", kind, INSTRUCTIONS[name].dots.outputs, has_half=has_half)
-        packed.write_float_row_reader(module, "reader", kind, has_half=has_half)
+    def write(module, instructions):
+        products.write_float_product(module, "product", kind, instructions)
+        packed.write_float_row_reader(module, "reader", kind, instructions)
 
     text = assembly(write, INSTRUCTIONS[name])
     assert re.search(rf"\b(vfn?madd|fmla).*\b{WIDTH[name]}\d", text)

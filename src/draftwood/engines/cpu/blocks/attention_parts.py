@@ -23,6 +23,7 @@ from llvmlite import ir
 
 from draftwood.engines.cpu.code.cells import PAGE, HeadCells, page_of
 from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     CHUNK,
@@ -117,8 +118,8 @@ class _Queries:
 def _write_queries(count: int) -> None:
     """Write ``queries_COUNT``, which computes so many queries of a piece."""
 
-    def write(module: ir.Module, has_half: bool) -> None:
-        code, arguments = function(module, f"queries_{count}", _FUNCTION, has_half=has_half)
+    def write(module: ir.Module, instructions: Instructions) -> None:
+        code, arguments = function(module, f"queries_{count}", _FUNCTION, instructions)
         block = _Queries(code, arguments, count)
         lows, ends = _bounds(block)
         low = lows[0]

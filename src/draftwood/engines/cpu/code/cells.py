@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import KernelModule
 from draftwood.engines.cpu.code.values import I64, LANES, POINTER, VOID, Place, Value
 
@@ -60,9 +61,9 @@ def write_cell(code: Code, cells: HeadCells, head: Place, cell: Value, row: tupl
         (line + i * 2).array("i16", lanes)[0] = values
 
 
-def _write_moving(module: ir.Module, has_half: bool) -> None:
+def _write_moving(module: ir.Module, instructions: Instructions) -> None:
     """Write ``move``, which copies keys and values from cell to cell, in order: see `_MOVE`."""
-    code, (pages, cells, moves, runs, count) = function(module, "move", _MOVE, has_half=has_half)
+    code, (pages, cells, moves, runs, count) = function(module, "move", _MOVE, instructions)
     with code.count(0, moves) as number, code.count(0, count) as run:
         first, heads, size, room = (runs.i64[run * 4 + i] for i in range(4))
         of_head = HeadCells(size, room)

@@ -8,15 +8,17 @@ from typing import Any
 
 from llvmlite import ir
 
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.values import F32, I64, LANES, POINTER, Place, Value, Variable, constant, vector
 
 
 class Code(ir.IRBuilder):
-    """A function that is being written. ``has_half``: the processor converts float16."""
+    """A function that is being written, for an instruction set."""
 
-    def __init__(self, made: ir.Function, *, has_half: bool) -> None:
+    def __init__(self, made: ir.Function, instructions: Instructions) -> None:
         super().__init__(made.append_basic_block("entry"))
-        self.entry, self.has_half = self.block, has_half
+        self.entry, self.instructions = self.block, instructions
+        self.has_half = instructions.has_half
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
@@ -127,9 +129,11 @@ class Code(ir.IRBuilder):
                 done.now = after
 
 
-def function(module: ir.Module, name: str, kind: ir.FunctionType, *, has_half: bool) -> tuple[Code, list[Any]]:
+def function(
+    module: ir.Module, name: str, kind: ir.FunctionType, instructions: Instructions
+) -> tuple[Code, list[Any]]:
     """Begin a function of a module; returns its code, and its arguments: pointers as places, others as values."""
     made = ir.Function(module, kind, name)
     made.attributes.add("nounwind")
-    code = Code(made, has_half=has_half)
+    code = Code(made, instructions)
     return code, [(Place if one.type == POINTER else Value)(code, one) for one in made.args]

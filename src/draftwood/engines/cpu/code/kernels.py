@@ -34,7 +34,7 @@ def compiled(name: str, writers: Sequence[Writer], instructions: Instructions) -
     _LOG.info("compiling %s for %s", name, instructions.name)
     module = ir.Module(name)
     for write in writers:
-        write(module, instructions.has_half)
+        write(module, instructions)
     code = machine_code(module, instructions)
     with suppress(OSError):
         keep_code(*named, code)
@@ -136,15 +136,13 @@ class Kernels:
         return self._of_type(kind, "reader")
 
     def _of_type(self, kind: str, name: str) -> int:
-        dots = self.instructions.dots
-
-        def write(module: ir.Module, has_half: bool) -> None:
+        def write(module: ir.Module, instructions: Instructions) -> None:
             if kind in FLOATS:
-                write_float_product(module, "product", kind, dots.outputs, has_half=has_half)
-                write_float_row_reader(module, "reader", kind, has_half=has_half)
+                write_float_product(module, "product", kind, instructions)
+                write_float_row_reader(module, "reader", kind, instructions)
             else:
-                write_product(module, "product", FORMATS[kind], dots, has_half=has_half)
-                write_row_reader(module, "reader", FORMATS[kind], has_half=has_half)
+                write_product(module, "product", FORMATS[kind], instructions)
+                write_row_reader(module, "reader", FORMATS[kind], instructions)
 
         return self._get(kind, (write,)).find(name)
 

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import function
-from draftwood.engines.cpu.code.instructions import Dots
+from draftwood.engines.cpu.code.instructions import Dots, Instructions
 from draftwood.engines.cpu.code.records import Field
 from draftwood.engines.cpu.code.values import F32, I8, I32, I64, POINTER, VOID, Place, Value
 from draftwood.engines.files.formats import EIGHT_BIT_POWER, GROUP, STEPS, TILE, Format
@@ -93,9 +93,9 @@ ROW = ir.FunctionType(VOID, [POINTER, I64, I64, I64, F32, POINTER])
 """Reads one output's weights; takes weights, blocks, tile_bytes, output, factor, out float32[inputs]."""
 
 
-def write_row_reader(module: ir.Module, name: str, form: Format, *, has_half: bool) -> None:
+def write_row_reader(module: ir.Module, name: str, form: Format, instructions: Instructions) -> None:
     """Write the reading of one output's weights from a format's tiles: a function of type `ROW`."""
-    code, (weights, blocks, tile_bytes, output, factor, out) = function(module, name, ROW, has_half=has_half)
+    code, (weights, blocks, tile_bytes, output, factor, out) = function(module, name, ROW, instructions)
     start, lane = weights + output // TILE * tile_bytes, output % TILE
     codes, dots = code.room(I8, 64 * STEPS), Dots()
     with code.count(0, blocks) as block:
@@ -119,9 +119,9 @@ def write_row_reader(module: ir.Module, name: str, form: Format, *, has_half: bo
     code.ret_void()
 
 
-def write_float_row_reader(module: ir.Module, name: str, kind: str, *, has_half: bool) -> None:
+def write_float_row_reader(module: ir.Module, name: str, kind: str, instructions: Instructions) -> None:
     """Write a reader for ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16]; ``blocks`` is the number of inputs."""
-    code, (weights, inputs, tile_bytes, output, factor, out) = function(module, name, ROW, has_half=has_half)
+    code, (weights, inputs, tile_bytes, output, factor, out) = function(module, name, ROW, instructions)
     start, lane = weights + output // TILE * tile_bytes, output % TILE
     size = 4 if kind == "F32" else 2
     with code.count(0, inputs) as k:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
-from draftwood.engines.cpu.code.instructions import Dots
+from draftwood.engines.cpu.code.instructions import Dots, Instructions
 from draftwood.engines.cpu.code.packed import Scales, float_weights, unpacked
 from draftwood.engines.cpu.code.records import Field, RowsView
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD, MINUS, STEP, SUMS
@@ -80,10 +80,11 @@ class _Core(NamedTuple):
                     out[0] = total.now * scale
 
 
-def write_product(module: ir.Module, name: str, form: Format, dots: Dots, *, has_half: bool) -> None:
+def write_product(module: ir.Module, name: str, form: Format, instructions: Instructions) -> None:
     """Write the product for weights of one format: a function of type `CORE`."""
-    code, arguments = function(module, name, CORE, has_half=has_half)
+    code, arguments = function(module, name, CORE, instructions)
     core = _Core(*arguments)
+    dots = instructions.dots
     parts = TILE // dots.outputs
     with code.count(core.low, core.high) as tile:
         start = core.weights + tile * core.tile_bytes
@@ -202,18 +203,18 @@ FLOAT_ROWS = {16: (8, 4, 2, 1), 8: (3, 2, 1), 4: (3, 2, 1)}
 """By the lanes of a processor's vectors: numbers of rows whose sums, with the weights, fit its registers."""
 
 
-def write_float_product(module: ir.Module, name: str, kind: str, lanes: int, *, has_half: bool) -> None:
+def write_float_product(module: ir.Module, name: str, kind: str, instructions: Instructions) -> None:
     """Write the product for weights ``F32``, ``F16`` or ``BF16`` [tiles, inputs, 16] with rows of float32.
 
     A function of type `CORE`, in which ``blocks`` is the number of inputs. Two sums per output, of even and of odd
-    inputs, are added at the end. `FLOAT_ROWS` of ``lanes`` rows read the weights together, which changes no sum.
+    inputs, are added at the end. `FLOAT_ROWS` rows read the weights together, which changes no sum.
     """
-    code, arguments = function(module, name, CORE, has_half=has_half)
+    code, arguments = function(module, name, CORE, instructions)
     core = _Core(*arguments)
     with code.count(core.low, core.high) as tile:
         start = core.weights + tile * core.tile_bytes
         shift = core.bias + tile * (4 * TILE)
-        for count, row in code.runs(core.rows, FLOAT_ROWS[lanes]):
+        for count, row in code.runs(core.rows, FLOAT_ROWS[instructions.dots.outputs]):
             sums = _float_sums(code, kind, start, core.blocks, core.inputs(row, count))
             core.store(code, sums, core.outputs(row, count, tile), shift)
     code.ret_void()

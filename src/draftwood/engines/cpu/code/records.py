@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.values import I64, POINTER, VOID, Place, Value
 
 PIECE = ir.FunctionType(VOID, [POINTER, POINTER, I64])
@@ -242,8 +243,8 @@ class PhaseKernel:
         return [slot for name, one in fields.items() for slot in one.written(given[name])]
 
 
-Writer = Callable[[ir.Module, bool], None]
-"""Writes functions into a module; takes whether the processor converts float16."""
+Writer = Callable[[ir.Module, Instructions], None]
+"""Writes functions into a module, for an instruction set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +259,8 @@ class KernelModule:
         made = PhaseKernel(name, self, per, Layout(_HEAD, **fields))
         assert made.layout.slots <= SLOTS
 
-        def writer(module: ir.Module, has_half: bool) -> None:
-            code, (whole, phase, number) = function(module, name, PIECE, has_half=has_half)
+        def writer(module: ir.Module, instructions: Instructions) -> None:
+            code, (whole, phase, number) = function(module, name, PIECE, instructions)
             write(PieceCode(code, View(code, whole, PASS), View(code, phase, made.layout), number))
             code.ret_void()
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from draftwood.engines.cpu.code.emit import Code, function
+from draftwood.engines.cpu.code.instructions import Instructions
 from draftwood.engines.cpu.code.records import PASS, PIECE, SLOTS, KernelModule, View
 from draftwood.engines.cpu.code.values import I32, I64, POINTER, VOID, Place, Value, Variable
 
@@ -29,15 +30,15 @@ _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
 row of the pass, since wide pieces take longer."""
 
 
-def _write_running(module: ir.Module, has_half: bool) -> None:
+def _write_running(module: ir.Module, instructions: Instructions) -> None:
     """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
 
     ``serve(control, thread, last, rounds)`` is a helper's loop: it takes pieces of each pass with a number other
     than ``last``. After so many rounds of waiting it returns the last number. ``start`` returns 1 where it had to
     go on alone.
     """
-    _write_take(module, has_half)
-    code, (control, record, number, threads) = function(module, "start", START, has_half=has_half)
+    _write_take(module, instructions)
+    code, (control, record, number, threads) = function(module, "start", START, instructions)
     tagged = number << 32
     _put(control, ALONE, code.whole(0))
     _put_shares(code, control, threads, tagged)
@@ -48,7 +49,7 @@ def _write_running(module: ir.Module, has_half: bool) -> None:
     # Number 0 is no pass. A late helper finds it and leaves, before Python refills the record.
     _put_shares(code, control, threads, code.whole(0))
     code.ret(_get(control, ALONE).ir)
-    _write_serve(module, has_half)
+    _write_serve(module, instructions)
 
 
 RUNNING = KernelModule("running")
@@ -81,8 +82,8 @@ def _put(place: Place, slot: int, value: Value) -> None:
     _change("xchg", place, slot, value)  # llvmlite's atomic store fails here
 
 
-def _write_serve(module: ir.Module, has_half: bool) -> None:
-    code, (control, thread, last, rounds) = function(module, "serve", SERVE, has_half=has_half)
+def _write_serve(module: ir.Module, instructions: Instructions) -> None:
+    code, (control, thread, last, rounds) = function(module, "serve", SERVE, instructions)
     seen, waited = code.variable(last), code.variable(code.whole(0))
     with code.repeat() as (again, done):
         number = _get(control, NUMBER)
@@ -132,12 +133,12 @@ class _Taking(NamedTuple):
     leave: Any
 
 
-def _write_take(module: ir.Module, has_half: bool) -> None:
+def _write_take(module: ir.Module, instructions: Instructions) -> None:
     """Write ``take(control, record, number, thread)``, which computes pieces of a pass until there are no more.
 
     Each phase is divided into one run of pieces per thread; a thread takes those of its own, then of the others.
     """
-    code, (control, record, number, thread) = function(module, "take", _TAKE, has_half=has_half)
+    code, (control, record, number, thread) = function(module, "take", _TAKE, instructions)
     leave, first, whole = code.append_basic_block("leave"), thread.equals(0), View(code, record, PASS)
     shares = _get(control, SHARES)
     code.go_on(thread < shares, leave)
