@@ -43,10 +43,10 @@ from tests.oracles.cpu_arithmetic import (
     silu,
     squared,
 )
+from tests.oracles.cpu_attention import attend, cell
 from tests.oracles.cpu_delta_net import delta_net
 from tests.oracles.cpu_mamba import mamba
 
-from draftwood.engines.cpu.code.records import CHUNK
 from draftwood.engines.files.formats import FORMATS
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.engines.files.gguf_types import dequantised, read_blocks, read_floats
@@ -287,8 +287,8 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     Queries, keys and values are products of x, as heads of ``head_size`` numbers; each head of keys serves
     ``heads / kv_heads`` heads of queries (arXiv 2305.13245). Queries and keys get a norm, where the family has one
     (of each head, or of the whole row), and rotary positions. Queries are then multiplied by ``query_scale``.
-    ``kept`` has each token's keys and values, float16[kv_heads, head_size] both, rounded to the nearest. A layer
-    without keys of its own reads those of an earlier one, which has added this token's already.
+    ``kept`` has each token's keys and values, as whole numbers (`tests.oracles.cpu_attention`). A layer without
+    keys of its own reads those of an earlier one, which has added this token's already.
 
     Where the family's attention is gated, ``attn_q`` has for each head its queries and then as many gates. What
     attention finds is multiplied by their sigmoid (arXiv 2505.06708).
@@ -303,10 +303,9 @@ def attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     position = len(kept) - (not own)
     q = _heads(layer, "attn_q", q, position) * _query_scale(layer, position)
     if own:
-        kept.append(tuple(some.astype(np.float16) for some in _cell(layer, rest, position)))
-    keys, values = (np.stack(some).astype(F) for some in zip(*kept, strict=True))
+        kept.append(cell(*_cell(layer, rest, position)))
     sinks = layer.vector("attn_sinks.weight")
-    found = attend(q, keys, values, layer.window, shape.attention_cap, sinks).ravel()
+    found = attend(q, kept, layer.window, shape.attention_cap, sinks).ravel()
     return layer.product("attn_output", found * sigmoid(gates) if shape.family.gated else found)
 
 
@@ -360,67 +359,6 @@ def turned(heads: Floats, cosines: Floats, sines: Floats) -> Floats:
     return np.concatenate((fma(a, cosines, -(b * sines)), fma(b, cosines, a * sines), rest), axis=1)
 
 
-def attend(
-    q: Floats, keys: Floats, values: Floats, window: int, cap: float, sinks: Floats | None = None
-) -> Floats:
-    """Return ``softmax(cap(q . k)) . v`` over the text, or over its last ``window`` positions unless 0.
-
-    q and the result are [heads, size]; keys and values are [positions, kv_heads, size]. ``sinks`` [heads] are
-    scores of one more position, which has no values: its weight is the first in the sum of weights.
-
-    Chunks of `CHUNK` positions, counted from the text's beginning, are computed apart (`_chunk`). Their sums of
-    weights, and of weighted values, are multiplied by exp(the chunk's largest score - the largest of all) and
-    added in order, by fma (arXiv 1805.02867). The sum of values is then multiplied by 1 / the sum of weights.
-    """
-    grouped = q.reshape(keys.shape[1], -1, q.shape[1])  # [kv_heads, queries of each, size]
-    first = max(0, len(keys) - window) if window else 0
-    parts = []
-    for start in range(first // CHUNK * CHUNK, len(keys), CHUNK):
-        here = slice(start, start + CHUNK)
-        parts.append(_chunk(grouped, keys[here], values[here], max(0, first - start), cap))
-    largest = np.fmax.reduce([part.largest for part in parts])
-    weights, total = np.zeros_like(largest), np.zeros_like(grouped)
-    if sinks is not None:
-        sinks = sinks.reshape(largest.shape)
-        largest = np.fmax(largest, sinks)
-        weights = exponential(sinks - largest)
-    for part in parts:
-        factor = exponential(part.largest - largest)
-        weights = fma(factor, part.weights, weights)
-        total = fma(factor[..., None], part.values, total)
-    return (total * (F(1) / weights)[..., None]).reshape(q.shape)
-
-
-class _Part(NamedTuple):
-    """What is computed of one chunk, for [kv_heads, queries of each]."""
-
-    largest: Floats
-    weights: Floats  # their sum
-    values: Floats  # the sum of weight * value, [..., size]
-
-
-def _chunk(q: Floats, keys: Floats, values: Floats, low: int, cap: float) -> _Part:
-    """Return the part of one chunk, without its first ``low`` positions, which lie before the window.
-
-    A score is q[0] * k[0], then + q[1] * k[1] and so on, by fma; a weight is exp(score - largest score). Weights
-    are added in 16 lanes, by position in the chunk, which are folded; weighted values are added position by
-    position, by fma.
-    """
-    scores = np.zeros((*q.shape[:2], len(keys)), F)
-    for i in range(q.shape[2]):
-        scores = fma(keys[:, :, i].T[:, None], q[:, :, i, None], scores)
-    scores = capped(scores, cap)
-    largest = np.fmax.reduce(scores[..., low:], axis=-1, initial=F(-np.inf))  # fmax passes over NaN
-    weights = exponential(scores - largest[..., None])
-    weights[..., :low] = 0
-    total, sums = np.zeros((*q.shape[:2], 16), F), np.zeros_like(q)
-    for run in in_lanes(weights):
-        total = total + run
-    for position in range(low, len(keys)):
-        sums = fma(values[position][:, None], weights[..., position, None], sums)
-    return _Part(largest, folded(total), sums)
-
-
 # --- latent attention --------------------------------------------------------------------------------------------
 
 
@@ -430,7 +368,7 @@ def latent_attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     ``c = norm(attn_kv_a_mqa @ x)``, but for its last numbers, which rotate: t. The key is (t, c), and the values
     are the key itself. Of each head of queries, (still, turning), the query is (turning, ``attn_k_b @ still``). Of
     what attention finds, the part of c becomes ``attn_v_b @ it``. ``kept`` has each token's key twice,
-    float16[1, turning + rank].
+    once as values.
     """
     own, heads, position = layer.shape.latent, layer.sizes.heads, len(kept)
     q = x
@@ -444,10 +382,9 @@ def latent_attention(layer: Layer, x: Floats, kept: list[Any]) -> Floats:
     cosines_and_sines = layer.turns[position]
     pairs = np.arange(own.turning).reshape(-1, 2).T.ravel()  # neighbours rotate together
     q = np.concatenate((turned(turning[:, pairs], *cosines_and_sines), to_latent), axis=1)
-    key = np.concatenate((turned(t[None, pairs], *cosines_and_sines), c[None]), axis=1).astype(np.float16)
-    kept.append((key, key))
-    keys = np.stack([key for key, _ in kept]).astype(F)
-    found = attend(q * _query_scale(layer, position), keys, keys, 0, layer.shape.attention_cap)[:, own.turning :]
+    key = np.concatenate((turned(t[None, pairs], *cosines_and_sines), c[None]), axis=1)
+    kept.append(cell(key, key))
+    found = attend(q * _query_scale(layer, position), kept, 0, layer.shape.attention_cap)[:, own.turning :]
     values = [layer.matrix_of_head("attn_v_b", head).times(row) for head, row in enumerate(found)]
     return layer.product("attn_output", np.concatenate(values))
 

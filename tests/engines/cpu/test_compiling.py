@@ -12,6 +12,7 @@ import pytest
 from llvmlite import ir
 
 from draftwood.engines.cpu import blocks
+from draftwood.engines.cpu.blocks import attention_parts
 from draftwood.engines.cpu.blocks.norm import COPIED
 from draftwood.engines.cpu.code import kernels, packed, products
 from draftwood.engines.cpu.code.cells import MOVING
@@ -26,6 +27,7 @@ _BLOCKS = [
 MODULES = [block.MODULE for block in _BLOCKS if hasattr(block, "MODULE")]
 TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}
 WANTED = {"avx512": "vpdpbusd", "avx-vnni": "vpdpbusd", "avx2": "vpmaddubsw", "neon": "sdot"}
+PAIRS = {"avx512": "vpdpwssd", "avx-vnni": "vpdpwssd", "avx2": "vpmaddwd", "neon": "smlal"}
 WIDTH = {"avx512": "zmm", "avx-vnni": "ymm", "avx2": "ymm", "neon": "v"}
 CASES = [(kind, name) for name in WANTED for kind in FORMATS]
 QUICK = [("Q4_0", "avx512"), ("IQ4_NL", "avx-vnni"), ("Q8_0", "neon")]
@@ -81,7 +83,16 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
                 one(module, instructions)
 
         text = assembly(write, instructions)
-        assert called(text) - {"memset"} == ({"sched_yield"} if part is RUNNING else set())
+        assert called(text) - {"memset", "memcpy"} == ({"sched_yield"} if part is RUNNING else set())
+
+
+@pytest.mark.parametrize("name", rest_is_slow(PAIRS, "avx512", "neon"))
+def test_attention_adds_products_of_pairs(name):
+    def write(module, instructions):
+        for one in attention_parts.MODULE.writers:
+            one(module, instructions)
+
+    assert re.search(rf"\b{PAIRS[name]}\s.*\b{WIDTH[name]}\d", assembly(write, INSTRUCTIONS[name]))
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])

@@ -39,8 +39,8 @@ def test_folders_multiply_what_files_have_multiplied(name, settings, tmp_path):
     if not model.config.tie_word_embeddings:  # no file says by how much an embedding that scores is multiplied
         path = write(tmp_path / "m.gguf", name, tensors_of(name, model), model.config)
         ours.append(read(CpuTarget(path, threads=1), IDS[:60]))
-    for scores in ours:
-        assert np.abs(scores - theirs).max() < FLIP * np.abs(theirs).max()
+    for scores in ours:  # the multipliers make the other parts of the sums smaller: a flip weighs more
+        assert np.abs(scores - theirs).max() < 2 * FLIP * np.abs(theirs).max()
 
 
 def test_a_folder_has_the_bits_of_a_file_where_powers_of_two_are_multiplied(tmp_path):

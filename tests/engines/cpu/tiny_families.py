@@ -16,6 +16,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, quants
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.masking_utils import eager_mask
 
+from draftwood.engines.cpu.code.cells import MOST_KEY, MOST_VALUE
 from draftwood.engines.files.formats import FORMATS, GROUP
 from draftwood.engines.files.gguf_types import dequantised, read_blocks
 from tests.engines.cpu.small_models import small_rows
@@ -508,15 +509,15 @@ def config_of(name: str, **settings: Any) -> PretrainedConfig:
 
 
 def build(name: str, seed: int = 0, **settings: Any) -> Any:
-    """Return a model with random weights, norms and biases too, whose cache has 16 bits as ours."""
+    """Return a model with random weights, norms and biases too, whose cache is rounded as ours is."""
     torch.manual_seed(seed)
     tiny, config = TINY[name], config_of(name, **settings)
-    config._attn_implementation = "half_cache" if tiny.architecture != "deepseek2" else "half_latents"
+    config._attn_implementation = "coded_cache" if tiny.architecture != "deepseek2" else "coded_latents"
     task = "ConditionalGeneration" if tiny.kind.startswith("Qwen3VL") else "CausalLM"
     model = getattr(transformers, f"{tiny.kind}For{task}")(config).eval()
     for module_name, module in model.named_modules():
         if module_name.endswith("kv_a_layernorm"):
-            module.register_forward_hook(lambda _module, _inputs, found: found.half().float())
+            module.register_forward_hook(lambda module, _inputs, found: setattr(module, "latents", found))
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.endswith("correction_bias"):
@@ -539,14 +540,26 @@ def build(name: str, seed: int = 0, **settings: Any) -> Any:
     return model
 
 
-def _half_attention(
+def coded(numbers: Any, most: int) -> Any:
+    """Return numbers [..., n] rounded as in cells: see `tests.oracles.cpu_attention.coded`."""
+    groups = torch.nn.functional.pad(numbers, (0, -numbers.shape[-1] % 32)).unflatten(-1, (-1, 32))
+    largest = abs(groups).amax(-1, keepdim=True) * (1 / most)
+    scale = ((largest.view(torch.int32) + 0xFFFF) & -0x10000).view(torch.float32)
+    found = torch.where(scale > 0, torch.round(groups / scale) * scale, 0)
+    return found.flatten(-2)[..., : numbers.shape[-1]]
+
+
+def _coded_attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
     softcap: float | None = None, s_aux: Any = None, **kwargs: Any,
 ) -> tuple[Any, None]:  # fmt: skip
-    """Attention over keys and values that were rounded to float16; ``s_aux`` are sinks."""
+    """Attention over rounded queries, keys and values; ``s_aux`` are sinks."""
     groups = query.shape[1] // key.shape[1]
-    key, value = (one.half().float().repeat_interleave(groups, 1) for one in (key, value))
-    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    key, value = (
+        coded(one, most).repeat_interleave(groups, 1) for one, most in ((key, MOST_KEY), (value, MOST_VALUE))
+    )
+    query = coded(query * (query.shape[-1] ** -0.5 if scaling is None else scaling), MOST_KEY)
+    scores = query @ key.transpose(2, 3)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     scores = scores + attention_mask
@@ -561,17 +574,19 @@ def _latent_attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Any, None]:  # fmt: skip
-    """Attention over keys whose last numbers, those that rotate, were rounded; the rest is of rounded latents."""
-    still, turning = key.split([module.qk_nope_head_dim, module.qk_rope_head_dim], dim=-1)
-    scores = query @ torch.cat((still, turning.half().float()), dim=-1).transpose(2, 3) * scaling
-    weights = torch.softmax(scores + attention_mask, dim=-1)
-    return (weights @ value[..., : module.v_head_dim]).transpose(1, 2).contiguous(), None
+    """Attention over values that are of rounded latents, which lie in cells behind the numbers that rotate."""
+    turning = key[:, 0, :, module.qk_nope_head_dim :]
+    both = torch.cat((turning, module.kv_a_layernorm.latents), dim=-1)
+    latents = coded(both, MOST_VALUE)[..., turning.shape[-1] :]
+    value = module.kv_b_proj(latents).unflatten(-1, (key.shape[1], -1)).transpose(1, 2)[..., -module.v_head_dim :]
+    weights = torch.softmax(query @ key.transpose(2, 3) * scaling + attention_mask, dim=-1)
+    return (weights @ value).transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register("half_latents", _latent_attention)
-AttentionMaskInterface.register("half_latents", eager_mask)
-AttentionInterface.register("half_cache", _half_attention)
-AttentionMaskInterface.register("half_cache", eager_mask)
+AttentionInterface.register("coded_latents", _latent_attention)
+AttentionMaskInterface.register("coded_latents", eager_mask)
+AttentionInterface.register("coded_cache", _coded_attention)
+AttentionMaskInterface.register("coded_cache", eager_mask)
 
 
 def scores_of(model: Any, ids: list[int]) -> np.ndarray:

@@ -134,8 +134,8 @@ class Program:
         sizes = self.shape.sizes[layer]
         if sizes.source not in self._cells:
             self._cells[sizes.source] = self.cell_bytes
-            if not self.runs or self.runs[-1][2] != sizes.head_size:
-                self.runs.append([self.cell_bytes, 0, sizes.head_size, sizes.head_room])
+            if not self.runs or self.runs[-1][2] != sizes.head_room:
+                self.runs.append([self.cell_bytes, 0, sizes.head_room])
             self.runs[-1][1] += sizes.kv_heads
             self.cell_bytes += sizes.cell_bytes * PAGE
         return self._cells[sizes.source]

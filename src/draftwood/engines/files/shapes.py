@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from draftwood.engines.files.families import Family
-from draftwood.engines.files.formats import TILE, padded
+from draftwood.engines.files.formats import GROUP, padded
 
 DELTA_SIZE = 128
 """Numbers of a head's queries, keys and values in delta nets."""
@@ -39,13 +39,13 @@ class LayerSizes:
 
     @property
     def head_room(self) -> int:
-        """Numbers that a head of values takes in a cell: its size, rounded up to whole tiles."""
-        return padded(self.head_size, TILE)
+        """Numbers of keys, and of values, that a head has in a cell: its size, rounded up to whole groups."""
+        return padded(self.head_size)
 
     @property
     def cell_bytes(self) -> int:
-        """Bytes of the keys and values of one token, in float16."""
-        return self.kv_heads * (self.head_size + self.head_room) * 2
+        """Bytes of the keys and values of one token, with their scales: see `draftwood.engines.cpu.code.cells`."""
+        return self.kv_heads * (3 * self.head_room + 4 * self.head_room // GROUP)
 
 
 @dataclass(frozen=True, slots=True)

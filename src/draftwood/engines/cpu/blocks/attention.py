@@ -1,7 +1,7 @@
 """The block of attention: norm, queries, keys and values, rotary positions, attention, and its output.
 
 Rotary positions: Su et al., 2021 (arXiv 2104.09864). A cell keeps the keys, after their rotation, and the values
-of its token in float16.
+of its token as whole numbers with scales: see `draftwood.engines.cpu.code.cells`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engines.cpu.blocks.attention_parts import ATTENTION, SHARES
+from draftwood.engines.cpu.blocks.attention_queries import query_bytes
 from draftwood.engines.cpu.blocks.block import Block
 from draftwood.engines.cpu.blocks.norm import NORM, add_norm, add_norm_before, write_records
 from draftwood.engines.cpu.blocks.product import add_into_x, add_product
-from draftwood.engines.cpu.code.cells import HeadCells, page_of, write_cell
+from draftwood.engines.cpu.code.cells import MOST_KEY, HeadCells, page_of, write_cell
 from draftwood.engines.cpu.code.records import (
     ADDRESS,
     NUMBER,
@@ -28,8 +29,8 @@ from draftwood.engines.cpu.code.records import (
     Per,
     PieceCode,
 )  # fmt: skip
-from draftwood.engines.cpu.code.rounding import one_exponential, sigmoid
-from draftwood.engines.cpu.code.values import LANES, LOWEST, Place, Value
+from draftwood.engines.cpu.code.rounding import from_bfloat, one_exponential, sigmoid, write_coded
+from draftwood.engines.cpu.code.values import I16, LANES, LOWEST, Place, Value
 from draftwood.engines.cpu.program import Buffer, Inputs, Program, Vector
 from draftwood.engines.cpu.tensors import LayerTensors
 from draftwood.engines.files.families import Family
@@ -63,8 +64,20 @@ def _write_heads(piece: PieceCode, row: Value, head: Value) -> None:
     for lanes, i in code.runs(group * size, (LANES, 1)):
         numbers = q.array("f32", lanes)
         numbers[i] = numbers[i] * scale.now
+    bytes_ = query_bytes(phase.head_room)
+    with code.count(0, group) as query:
+        _write_query(piece, q + query * size * 4, phase.queries[row] + (head * group + query) * bytes_)
     with code.when(phase.k.number().differs(0)):
         _write_keys(piece, row, head, position)
+
+
+def _write_query(piece: PieceCode, values: Place, out: Place) -> None:
+    """Write a head's query as whole numbers and their scales: see `query_bytes`."""
+    scales = out + piece.phase.head_room * 2
+    with write_coded(piece.code, values, piece.phase.head_size, MOST_KEY) as (group, halves, scale):
+        for half, whole in enumerate(halves):
+            (out + group * (2 * GROUP)).i16x16[half * LANES] = whole.narrow(I16)
+        scales.f32[group] = from_bfloat(scale)
 
 
 def _write_keys(piece: PieceCode, row: Value, head: Value, position: Value) -> None:
@@ -78,9 +91,10 @@ def _write_keys(piece: PieceCode, row: Value, head: Value, position: Value) -> N
         _write_head_norm(piece, v, phase.norm_v)
     _write_turned(piece, k, position, phase.norm_k)
     cell = whole.cells.i64[row]
-    cells = HeadCells(size, phase.head_room)
-    start = page_of(whole.texts.i64[row].place(), cell) + phase.page_layer + head * cells.bytes
-    write_cell(code, cells, start, cell, (k, v))
+    start = (
+        page_of(whole.texts.i64[row].place(), cell) + phase.page_layer + head * HeadCells.bytes(phase.head_room)
+    )
+    write_cell(code, HeadCells(start, phase.head_room), cell, size, (k, v))
 
 
 def _row_of_heads(start: Place, row: Value, width: Value) -> Place:
@@ -183,9 +197,11 @@ TURNED = MODULE.kernel(
     "turned", Per.UNITS, _turned, heads=NUMBER, kv_heads=NUMBER, head_size=NUMBER, head_room=NUMBER, q=ADDRESS,
     k=OPTIONAL, v=OPTIONAL, norm_q=OPTIONAL, norm_k=OPTIONAL, norm_v=OPTIONAL, values_of_keys=NUMBER, epsilon=REAL,
     turns=OPTIONAL, rotary=NUMBER, scale_q=REAL, page_layer=NUMBER, norm_last=NUMBER, growth=OPTIONAL,
+    queries=ROWS,
 )  # fmt: skip
 """Norms of single heads, rotary positions (``turns`` float32[positions, 2, rotary // 2] has cosines and sines),
-the scale of queries, and the writing of keys and values to the cells. q, k and v are changed in place.
+the scale of queries, and the writing of keys and values to the cells, and of queries as whole numbers to
+``queries``. q, k and v are changed in place.
 
 Norms come after the rotation where they are ``norm_last``. The scale is ``scale_q`` times a number of the position
 where ``growth`` float32[positions] is given. Without k nothing is written to cells. ``values_of_keys`` is 1 where
@@ -304,19 +320,25 @@ def add_heads(
     """
     shape, own = program.shape, program.shape.sizes[layer]
     sizes: dict[str, Any] = {"heads": own.heads, "head_size": own.head_size, "head_room": own.head_room}
-    both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(layer)}
+    queries = program.shared("queries", own.heads * query_bytes(own.head_room), make=_bytes)
+    both = sizes | {"kv_heads": own.kv_heads, "page_layer": program.take_cells(layer), "queries": queries}
     program.add(
         TURNED, pieces=own.kv_heads, **both, **turned, q=q, epsilon=shape.epsilon, rotary=own.rotary,
         turns=program.tables[shape.is_local(layer)] if shape.turning[layer] else None, scale_q=shape.query_scale,
         growth=program.growth if shape.growth else None,
     )  # fmt: skip
     program.add(
-        ATTENTION, pieces=own.kv_heads * SHARES, **both, q=q, window=shape.windows[layer],
+        ATTENTION, pieces=own.kv_heads * SHARES, **both, window=shape.windows[layer],
         soft_cap=shape.attention_cap, parts=program.parts,
     )  # fmt: skip
     program.add(
         JOINED, row=own.heads * own.head_size, **sizes, parts=program.parts, gates=gates, sinks=sinks, y=y, out=out
     )  # fmt: skip
+
+
+def _bytes(width: int, rows: int) -> Buffer:
+    """Return room for rows of so many bytes."""
+    return np.zeros((rows, width), dtype=np.uint8)
 
 
 def _order(family: Family, sizes: LayerSizes, heads: int, *, halves: bool) -> NDArray[np.intp] | None:

@@ -51,6 +51,15 @@ class Dots:
                 found = found + codes * inputs.i8[4 * k + i].signed(I32)
         return found
 
+    def plus_pairs(self, total: Value, numbers: Value, pair: Value) -> Value:
+        """Return ``total + numbers[:, 0] * pair[0] + numbers[:, 1] * pair[1]``, as int32[outputs].
+
+        ``numbers`` is int16[outputs, 2], ``pair`` int16[2] in an int32. Sums must be within int32.
+        """
+        first, second = (one.narrow(I16).signed(I32) for one in (pair, pair >> 16))
+        total = total + numbers.pick(range(0, 2 * self.outputs, 2)).signed(I32) * first
+        return total + numbers.pick(range(1, 2 * self.outputs, 2)).signed(I32) * second
+
     def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
         """Return ``book[code]`` for each code."""
         found = codes.as_value(book[0])
@@ -71,6 +80,7 @@ class DotsVnni(Dots):
     """AVX-512 VNNI: ``vpdpbusd`` adds four products of an unsigned with a signed byte."""
 
     name, table = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.pshuf.b.512"
+    pairs = "llvm.x86.avx512.vpdpwssd.512"
 
     def fetches_ahead(self, rows: int) -> bool:
         # One row takes a Zen 4 half the time in which memory gives the weights. Its own prefetching then keeps up,
@@ -90,6 +100,10 @@ class DotsVnni(Dots):
             found = _called(self.name, found.ir.type, found, *words)
         return found
 
+    def plus_pairs(self, total: Value, numbers: Value, pair: Value) -> Value:
+        words = [numbers.bits_as(I32, self.outputs), pair.splat(self.outputs)]
+        return _called(self.pairs, total.ir.type, total, *words)
+
     def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
         return _shuffled(self.table, codes, book)
 
@@ -99,6 +113,7 @@ class DotsAvxVnni(DotsVnni):
 
     outputs = 8
     name, table = "llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx2.pshuf.b"
+    pairs = "llvm.x86.avx512.vpdpwssd.256"
 
 
 class DotsAvx2(Dots):
@@ -133,6 +148,10 @@ class DotsAvx2(Dots):
                 narrow = None
         assert found is not None
         return found
+
+    def plus_pairs(self, total: Value, numbers: Value, pair: Value) -> Value:
+        words = pair.splat(self.outputs).bits_as(I16, 2 * self.outputs)
+        return total + _called("llvm.x86.avx2.pmadd.wd", total.ir.type, numbers, words)
 
     def looked_up(self, codes: Value, book: Sequence[int]) -> Value:
         return _shuffled("llvm.x86.avx2.pshuf.b", codes, book)

@@ -1,9 +1,12 @@
-"""Rounds rows of float32 to 8 bits per group of 32, and elementary functions without the C library."""
+"""Rounds rows of float32 to whole numbers per group of 32, and elementary functions without the C library."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from draftwood.engines.cpu.code.emit import Code
-from draftwood.engines.cpu.code.values import I8, I32, Place, Value
+from draftwood.engines.cpu.code.values import F32, I8, I16, I32, Place, Value
 from draftwood.engines.files.formats import GROUP
 
 GROUP_RECORD = 64
@@ -23,6 +26,8 @@ _LOG = (
     2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
 """Cephes' logf: the polynomial of (log(1 + r) - r + r**2 / 2) / r**3 for r from sqrt(1/2) - 1 to sqrt(2) - 1."""
+SOME = 1e-30
+"""A group of numbers none of which is larger counts as zeros."""
 _LEAST = -87.3  # exp of less is 0, so no result is subnormal
 
 
@@ -31,15 +36,13 @@ def write_rounded(values: Place, record: Place) -> None:
 
     The step is the largest size / 127. A number that is not finite makes the step NaN, and so every sum with it.
     """
-    low, high = values.f32x16[0], values.f32x16[GROUP // 2]
-    largest = abs(low).most(abs(high)).fold(Value.most)
-    is_some = largest > 1e-30
+    halves, largest, nothing = _group(values)
+    is_some = largest > SOME
     inverse = is_some.where(127.0 / largest, 0.0)
-    nothing = low * 0.0 + high * 0.0  # 0, or NaN where a number is not finite
-    step = is_some.where(largest * (1 / 127), 0.0) + nothing.sum()
+    step = is_some.where(largest * (1 / 127), 0.0) + nothing
     sums = []
-    for half, part in enumerate((low, high)):
-        whole = (part * inverse + _MAGIC).bits_as(I32) - _MAGIC_BITS
+    for half, part in enumerate(halves):
+        whole = rounded(part * inverse)
         record.i8x16[16 * half] = whole.narrow(I8)
         sums.append(whole.sum())
     (record + STEP).f32[0] = step
@@ -53,6 +56,48 @@ def write_rounded_row(code: Code, values: Place, width: Value, records: Place) -
     """Write ``width`` float32, a multiple of 32, as records."""
     with code.count(0, width // GROUP) as group:
         write_rounded(values + group * (4 * GROUP), records + group * GROUP_RECORD)
+
+
+@contextmanager
+def write_coded(
+    code: Code, values: Place, size: Value, most: int
+) -> Iterator[tuple[Value, tuple[Value, Value], Value]]:
+    """Write a loop over the groups of 32 of ``size`` float32, the last one padded with zeros.
+
+    Yields a group's number, its whole numbers within ``most`` as int32[16] twice, and their scale, the bits of a
+    bfloat16: the largest size / most, rounded up to one. The scale is NaN where a number is not finite.
+    """
+    room = code.room(F32, GROUP)
+    with code.count(0, size.padded(GROUP) // GROUP) as group:
+        start, left = values + group * (4 * GROUP), size - group * GROUP
+        with code.when(left < GROUP):
+            room.f32x32[0] = code.real(0.0, GROUP)
+            with code.count(0, left) as i:
+                room.f32[i] = start.f32[i]
+        whole = (left < GROUP).where(room.number(), start.number()).place()
+        halves, largest, nothing = _group(whole)
+        is_some = largest > SOME
+        scale = ((largest * (1 / most)).bits_as(I32) + 0xFFFF) & -0x10000
+        inverse = is_some.where(1.0 / scale.bits_as(F32), 0.0)
+        bits = nothing.is_nan.where(0x7FC00000, is_some.where(scale, 0)) >> 16
+        low, high = (rounded(part * inverse) for part in halves)
+        yield group, (low, high), bits.narrow(I16)
+
+
+def from_bfloat(bits: Value) -> Value:
+    """Return bfloat16 numbers, given as int16, as float32."""
+    return (bits.unsigned(I32) << 16).bits_as(F32)
+
+
+def rounded(x: Value) -> Value:
+    """Return float32 numbers, of a size below 2**22, rounded to int32: to the nearest, ties to even."""
+    return (x + _MAGIC).bits_as(I32) - _MAGIC_BITS
+
+
+def _group(values: Place) -> tuple[tuple[Value, Value], Value, Value]:
+    """Return a group of 32 float32 as two vectors, their largest size, and 0, or NaN where one is not finite."""
+    low, high = values.f32x16[0], values.f32x16[GROUP // 2]
+    return (low, high), abs(low).most(abs(high)).fold(Value.most), (low * 0.0 + high * 0.0).sum()
 
 
 def exponential(x: Value) -> Value:

@@ -12,6 +12,7 @@ import numpy as np
 from draftwood.child_safe import ChildSafeLock
 from draftwood.contracts import Capabilities, Floats
 from draftwood.engines.committed import locked
+from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, WIDEST
 from draftwood.engines.cpu.head.mtp import MtpWeights
@@ -85,8 +86,7 @@ class CpuHead:
 
     def open(self) -> CpuHeadText:
         """Begin a text."""
-        sizes = self._program.shape.attention
-        return CpuHeadText(self._program.page_bytes, 4 * sizes.kv_heads * sizes.head_size)
+        return CpuHeadText(self._program.page_bytes, self._program.cell_bytes // PAGE)
 
     @locked
     def read_and_grow(
