@@ -1,11 +1,15 @@
-"""Limits of containers, as Linux lays them out for control groups, nested or seen from within."""
+"""What this machine has: limits of containers, nested or seen from within; and what other systems say."""
 
+import ctypes
 import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 from tests.helpers import limit_threads
 
-from draftwood.local import machine
+from draftwood.local import machine, system_facts
 
 GB = 1 << 30
 
@@ -79,3 +83,59 @@ def test_there_are_no_more_cores_than_threads_are_to_be_had(monkeypatch, given):
     started = limit_threads(monkeypatch, given)
     assert machine.cores() == 1 + len(started) == 1 + min(given, 3)
     assert not any(thread.is_alive() for thread in started)
+
+
+MAC = {
+    "hw.memsize": str(16 * GB), "machdep.cpu.brand_string": "Apple M4", "hw.perflevel0.physicalcpu": "4",
+    "vm_stat": "Mach Virtual Memory Statistics: (page size of 16384 bytes)\nPages free:   1000.\n"
+    "Pages active:  9000.\nPages inactive:  500.\nPages speculative:  20.\nPages purgeable:  5.\n",
+}  # fmt: skip
+
+
+@pytest.fixture
+def mac(monkeypatch):
+    """Pretend to be macOS, whose tools say what is in a dict."""
+
+    def pretend(said):
+        def run(command, **given):
+            name = command[2] if len(command) > 1 else "vm_stat"
+            if name not in said:
+                raise subprocess.CalledProcessError(1, command)
+            return SimpleNamespace(stdout=f"{said[name]}\n")
+
+        monkeypatch.setattr(sys, "platform", "darwin")
+        monkeypatch.setattr(subprocess, "run", run)
+
+    return pretend
+
+
+def test_an_apple_processor_works_with_its_fast_cores_and_says_its_memory(mac, monkeypatch):
+    mac(MAC)
+    monkeypatch.setattr(machine, "processor_limit", lambda: None)
+    assert machine.cores() == 4
+    assert system_facts.processor_name() == "Apple M4"
+    assert system_facts.system_memory() == (16 * GB, 16384 * 1525)
+
+
+def test_an_old_mac_says_less(mac):
+    mac({"machdep.cpu.brand_string": "Intel"})
+    assert (system_facts.performance_cores(), system_facts.system_memory()) == (None, None)
+
+
+def test_windows_says_its_memory(monkeypatch):
+    def fill(status):
+        status._obj.total, status._obj.free = 8 * GB, 3 * GB
+        return 1
+
+    library = SimpleNamespace(kernel32=SimpleNamespace(GlobalMemoryStatusEx=fill))
+    monkeypatch.setattr(ctypes, "windll", library, raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert system_facts.system_memory() == (8 * GB, 3 * GB)
+    monkeypatch.setenv("PROCESSOR_IDENTIFIER", "ARMv8 (64-bit) Family 8")
+    assert system_facts.processor_name() == "ARMv8 (64-bit) Family 8"
+
+
+def test_linux_names_arm_processors_by_numbers(monkeypatch):
+    said = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
+    monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: said)
+    assert machine.processor.__wrapped__() == "0x41 0xd0c"

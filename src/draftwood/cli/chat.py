@@ -59,14 +59,14 @@ class Talk:
             "/stats": ("how each answer was made", self._stats),
             "/undo": ("take back the last question and its answer", self._undo),
             "/reset": ("forget everything that was said", self._reset),
-            "/exit": ("leave (so does Ctrl-D)", self._leave),
+            "/exit": (f"leave (so does {prompt.END})", self._leave),
         }
 
     def run(self) -> None:
         """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
-                screen.say("Ask away; /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+                screen.say(f"Ask away; /help lists the commands, Ctrl-C stops an answer, {prompt.END} leaves.")
                 stack.enter_context(prompt.history(cache_folder() / "chat-history"))
             for line in self._typed() if self._interactive else prompt.piped():
                 try:

@@ -17,6 +17,8 @@ from draftwood.errors import PromptError, UsageError
 from draftwood.files.foreign import given_text, whole
 from draftwood.files.paths import content
 
+END = "Ctrl-Z and Enter" if sys.platform == "win32" else "Ctrl-D"
+"""What ends a text that is typed."""
 HISTORY = 1000  # questions that are kept
 _FROM_A_FILE = "a text that starts with @ must come from a file"
 _PASTED = 0.03  # seconds in which the next line of a pasted text comes
@@ -26,7 +28,7 @@ def read_prompt(given: str) -> str:
     """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``, by `given_text`."""
     if given == "-":
         if sys.stdin.isatty():
-            screen.say("reading the prompt from the terminal; Ctrl-D on its own line ends it", file=sys.stderr)
+            screen.say(f"reading the prompt from the terminal; {END} on its own line ends it", file=sys.stderr)
         where, text = "standard input", given_text(sys.stdin.buffer.read(), "standard input", PromptError)
     else:
         hint = "to send a text that starts with @, write - and give it on standard input"

@@ -33,6 +33,7 @@ from draftwood.index.arguments import all_pass, checks_of
 _LOG = logging.getLogger("draftwood.compiling")
 _DIGEST = hashlib.sha256().digest_size
 _TRIED = ("0.65.", "0.66.", "0.67.", "0.68.")  # versions of numba: all kernels gave the same
+_TRIED_ON = (("linux", "x86_64"), ("linux", "aarch64"))
 _EXTENSIONS = ("_helperlib", "core/runtime/_nrt_python", "_dynfunc")
 _KEPT = 3  # newest versions of one kernel that stay on disk, for checkouts that are used by turns
 
@@ -164,8 +165,11 @@ def numba_settings() -> list[tuple[str, str]]:
 
 @cache
 def _is_tried() -> bool:
-    tried_system = sys.platform == "linux" and platform.machine() == "x86_64"
-    if not tried_system or sys.implementation.name != "cpython" or numba_settings():
+    if (
+        (sys.platform, platform.machine()) not in _TRIED_ON
+        or sys.implementation.name != "cpython"
+        or numba_settings()
+    ):
         return False
     if os.environ.get("DRAFTWOOD_KERNELS") == "numba":
         return False

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 
+from draftwood.local.system_facts import performance_cores, processor_name, system_memory
+
 _ROOT = Path("/")
 
 
@@ -24,8 +26,9 @@ def allowed() -> list[int]:
 
 def cores() -> int:
     """Return how many cores this process may use, whole ones of a container's share and at least one: no more than
-    `threads_given`, since llama.cpp and torch end the process where a thread is missing."""
-    here, share = len(allowed()), processor_limit()
+    `threads_given`, since llama.cpp and torch end the process where a thread is missing. Of an Apple processor
+    only the fast ones count."""
+    here, share = performance_cores() or len(allowed()), processor_limit()
     return threads_given(here if share is None else max(1, min(here, int(share))))
 
 
@@ -47,8 +50,9 @@ def total_memory() -> int | None:
     """Return the bytes of memory of this machine or container; None where the system does not say."""
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return memory_limit()
+    except (AttributeError, ValueError, OSError):  # Windows
+        known = system_memory()
+        return known and known[0]
     return min(found, memory_limit() or found)
 
 
@@ -61,11 +65,10 @@ def free_memory(*, swap: bool = False) -> int | None:
         known = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         free, more = known["MemAvailable"], known.get("SwapFree", 0) if swap else 0
     except (OSError, ValueError, LookupError):
-        try:
-            import psutil
-        except ImportError:
+        facts = system_memory()
+        if facts is None:
             return left
-        free, more = int(psutil.virtual_memory().available), int(psutil.swap_memory().free) if swap else 0
+        free, more = facts[1], 0
     return more + (free if left is None else min(free, left))
 
 
@@ -76,8 +79,11 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    for wanted in (("model name",), ("CPU implementer", "CPU part")):  # arm64 has numbers instead of names
+        said = {line.partition("\t")[0].strip(): line.partition(":")[2].strip() for line in lines}
+        if names := [said[name] for name in wanted if name in said]:
+            return " ".join(names)
+    return processor_name() or platform.processor() or platform.machine()
 
 
 def machine(device: str = "cpu") -> str:

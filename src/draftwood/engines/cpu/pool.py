@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.engines.cpu.code.kernels import kernels
-from draftwood.engines.cpu.code.running import CONTROL, INSIDE, NUMBER, POOL, RECORD, RUNNING
+from draftwood.engines.cpu.code.running import CONTROL, NUMBER, POOL, RUNNING
 
 _LOG = logging.getLogger("draftwood")
 
@@ -35,14 +35,15 @@ Start = Callable[[int, int, int, int], int]
 class Pool:
     """Threads for passes, one pass at a time; a pass that finds the pool in use is computed by its caller alone.
 
-    ``start`` and ``serve`` are the addresses of the two functions of `draftwood.engines.cpu.code.running`.
+    ``start``, ``serve`` and ``settle`` are the addresses of functions of `draftwood.engines.cpu.code.running`.
     """
 
-    def __init__(self, start: int, serve: int) -> None:
+    def __init__(self, start: int, serve: int, settle: int) -> None:
         self.start = start
         integer, pointer = ctypes.c_int64, ctypes.c_void_p
         self._start = ctypes.CFUNCTYPE(integer, pointer, pointer, integer, integer)(start)
         self._serve = ctypes.CFUNCTYPE(integer, pointer, integer, integer, integer)(serve)
+        self._settle = ctypes.CFUNCTYPE(None, pointer, pointer)(settle)
         self._lock = Lock()
         self._forget_threads()
         os.register_at_fork(after_in_child=self._forget_threads) if hasattr(os, "register_at_fork") else None
@@ -118,9 +119,7 @@ class Pool:
 
     def _drop(self) -> None:
         """Free the buffers when no helper is within a pass; called with the lock held, after a pass."""
-        self._control[RECORD] = self._nobody.ctypes.data
-        while self._control[INSIDE]:
-            os.sched_yield() if hasattr(os, "sched_yield") else None
+        self._settle(self._address, self._nobody.ctypes.data)
         self._dead.clear()
 
 
@@ -164,4 +163,4 @@ def pass_threads() -> Pool:
 def new_pool() -> Pool:
     """Return threads of its own."""
     every = kernels()
-    return Pool(every.function(RUNNING, "start"), every.function(RUNNING, "serve"))
+    return Pool(*(every.function(RUNNING, name) for name in ("start", "serve", "settle")))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -215,6 +217,11 @@ class Instructions:
 _V3 = frozenset(["avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"])
 _AVX512 = frozenset(["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd", "avx512vnni"])
 
+_NEON = frozenset(["neon", "dotprod", "fullfp16"])
+_HWCAP, _HWCAP_BITS = 16, {"neon": 1, "fullfp16": 10, "dotprod": 20}
+"""Linux: the entry of the auxiliary vector that names a processor's features, and the bits of ours."""
+_WINDOWS_DOTPROD = 43
+"""Windows: PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE; every processor with it that runs Windows has float16, too."""
 
 INSTRUCTIONS = {
     one.name: one
@@ -222,7 +229,7 @@ INSTRUCTIONS = {
         Instructions("avx512", _V3 | _AVX512, DotsVnni(), "x86-64-v4", "+avx512vnni,-prefer-256-bit"),
         Instructions("avx-vnni", _V3 | {"avxvnni"}, DotsAvxVnni(), "x86-64-v3", "+avxvnni"),
         Instructions("avx2", _V3, DotsAvx2(), "x86-64-v3", ""),
-        Instructions("neon", frozenset(["neon", "dotprod"]), DotsNeon(), "generic", "+neon,+dotprod,+fullfp16"),
+        Instructions("neon", _NEON, DotsNeon(), "generic", "+neon,+dotprod,+fullfp16"),
         Instructions("plain", frozenset(), Dots(), "", ""),
     )
 }
@@ -238,9 +245,24 @@ def processor_name() -> str:
 @cache
 def runnable() -> tuple[str, ...]:
     """Return the names of the sets that this processor has, fastest first."""
-    here = {name for name, is_here in llvm.get_host_cpu_features().items() if is_here}
-    arm = platform.machine().lower() in ("arm64", "aarch64")
-    return tuple(one.name for one in INSTRUCTIONS.values() if one.needs <= here and (one.name != "neon" or arm))
+    here = {name for name, is_here in llvm.get_host_cpu_features().items() if is_here} - _NEON
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        here |= _features_of_arm()
+    return tuple(one.name for one in INSTRUCTIONS.values() if one.needs <= here)
+
+
+def _features_of_arm() -> frozenset[str]:
+    """Return which features of NEON this processor has, as the system says: LLVM 22 names few on Linux, none on
+    macOS.
+    """
+    if sys.platform == "darwin":
+        return _NEON  # every Apple processor that runs macOS has them
+    if sys.platform == "win32":
+        return _NEON if ctypes.windll.kernel32.IsProcessorFeaturePresent(_WINDOWS_DOTPROD) else frozenset()
+    auxiliary = ctypes.CDLL(None).getauxval
+    auxiliary.argtypes, auxiliary.restype = [ctypes.c_ulong], ctypes.c_ulong
+    bits = auxiliary(_HWCAP)
+    return frozenset(name for name, bit in _HWCAP_BITS.items() if bits >> bit & 1)
 
 
 def chosen() -> Instructions:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import logging
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -99,6 +102,8 @@ class Linked:
 
     def __init__(self, code: bytes) -> None:
         self._engine, self._found = engine_of(), dict[str, int]()
+        if sys.platform == "win32":
+            _offer_symbols()
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
@@ -109,6 +114,19 @@ class Linked:
             if not self._found[name]:
                 raise KeyError(name)
         return self._found[name]
+
+
+@cache
+def _offer_symbols() -> Any:
+    """Give LLVM's linker what code for Windows asks of a C library: what grows the stack of functions with more
+    than a page of it, and a mark of floating point; returns what must stay alive.
+    """
+    mark = ctypes.c_int(0)
+    library = getattr(ctypes, "windll").ntdll  # noqa: B009 - mypy knows it on Windows alone
+    grows = ctypes.cast(library["__chkstk"], ctypes.c_void_p).value
+    for name, address in (("__chkstk", grows), ("_fltused", ctypes.addressof(mark))):
+        llvm.add_symbol(name, address)
+    return mark
 
 
 class Kernels:

@@ -24,6 +24,7 @@ them, and each journey takes a tenth of the time of a piece."""
 
 START = ir.FunctionType(I64, [POINTER, POINTER, I64, I64])
 SERVE = ir.FunctionType(I64, [POINTER, I64, I64, I64])
+SETTLE = ir.FunctionType(VOID, [POINTER, POINTER])
 _TAKE = ir.FunctionType(VOID, [POINTER, POINTER, I64, I64])
 _SPINS, _PATIENCE, _PATIENCE_OF_ROW = 300, 1500, 50
 """Rounds of waiting: before a thread yields its core; then before the first thread goes on alone, with more per
@@ -31,7 +32,7 @@ row of the pass, since wide pieces take longer."""
 
 
 def _write_running(module: ir.Module, instructions: Instructions) -> None:
-    """Write ``start(control, pass, number, threads)``, which computes a pass, and ``serve``.
+    """Write ``start(control, pass, number, threads)``, which computes a pass, ``serve``, and ``settle``.
 
     ``serve(control, thread, last, rounds)`` is a helper's loop: it takes pieces of each pass with a number other
     than ``last``. After so many rounds of waiting it returns the last number. ``start`` returns 1 where it had to
@@ -50,6 +51,7 @@ def _write_running(module: ir.Module, instructions: Instructions) -> None:
     _put_shares(code, control, threads, code.whole(0))
     code.ret(_get(control, ALONE).ir)
     _write_serve(module, instructions)
+    _write_settle(module, instructions)
 
 
 RUNNING = KernelModule("running")
@@ -69,9 +71,9 @@ def _own(control: Place, thread: Value) -> Place:
     return control + 8 * TICKETS + thread * (8 * _OF_THREAD)
 
 
-def _get(place: Place, slot: int) -> Value:
+def _get(place: Place, slot: int, order: str = "acquire") -> Value:
     builder = place.builder
-    return Value(builder, builder.load_atomic((place + 8 * slot).ir, "acquire", 8, typ=I64))
+    return Value(builder, builder.load_atomic((place + 8 * slot).ir, order, 8, typ=I64))
 
 
 def _change(how: str, place: Place, slot: int, value: Value, order: str = "seq_cst") -> None:
@@ -89,7 +91,8 @@ def _write_serve(module: ir.Module, instructions: Instructions) -> None:
         number = _get(control, NUMBER)
         with code.when(number.differs(seen.now)):
             _change("add", control, INSIDE, code.whole(1))
-            code.call_here("take", control, _get(control, RECORD).place(), number, thread)
+            record = _get(control, RECORD, "seq_cst")  # never before INSIDE is counted: see settle
+            code.call_here("take", control, record.place(), number, thread)
             _change("sub", control, INSIDE, code.whole(1))
             seen.now = number
             waited.now = code.whole(0)
@@ -98,6 +101,22 @@ def _write_serve(module: ir.Module, instructions: Instructions) -> None:
         count = _wait(code, waited)
         code.cbranch((count < rounds).ir, again, done)
     code.ret(seen.now.ir)
+
+
+def _write_settle(module: ir.Module, instructions: Instructions) -> None:
+    """Write ``settle(control, empty)``: from now on helpers find an empty pass, and no helper reads an older one.
+
+    Both steps are atomic and in one order for all threads: a helper that was not seen here reads the empty pass.
+    """
+    code, (control, empty) = function(module, "settle", SETTLE, instructions)
+    _put(control, RECORD, empty.number())
+    waited = code.variable(code.whole(0))
+    with code.repeat() as (again, done):
+        inside = code.atomic_rmw("add", (control + 8 * INSIDE).ir, code.whole(0).ir, "seq_cst")
+        code.go_on(Value(code, inside).differs(0), done)
+        _wait(code, waited)
+        code.branch(again)
+    code.ret_void()
 
 
 def _wait(code: Code, waited: Variable) -> Value:
