@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Event, Thread
-
-from draftwood.local.system_facts import performance_cores, processor_name, system_memory
 
 _ROOT = Path("/")
 
@@ -28,7 +27,11 @@ def cores() -> int:
     """Return how many cores this process may use, whole ones of a container's share and at least one: no more than
     `threads_given`, since llama.cpp and torch end the process where a thread is missing. Of an Apple processor
     only the fast ones count."""
-    here, share = performance_cores() or len(allowed()), processor_limit()
+    here, share = len(allowed()), processor_limit()
+    if sys.platform == "darwin":
+        from draftwood.local.system_facts import performance_cores
+
+        here = performance_cores() or here
     return threads_given(here if share is None else max(1, min(here, int(share))))
 
 
@@ -51,6 +54,8 @@ def total_memory() -> int | None:
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
+        from draftwood.local.system_facts import system_memory
+
         known = system_memory()
         return known and known[0]
     return min(found, memory_limit() or found)
@@ -65,6 +70,8 @@ def free_memory(*, swap: bool = False) -> int | None:
         known = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         free, more = known["MemAvailable"], known.get("SwapFree", 0) if swap else 0
     except (OSError, ValueError, LookupError):
+        from draftwood.local.system_facts import system_memory
+
         facts = system_memory()
         if facts is None:
             return left
@@ -83,6 +90,8 @@ def processor() -> str:
         said = {line.partition("\t")[0].strip(): line.partition(":")[2].strip() for line in lines}
         if names := [said[name] for name in wanted if name in said]:
             return " ".join(names)
+    from draftwood.local.system_facts import processor_name
+
     return processor_name() or platform.processor() or platform.machine()
 
 
