@@ -69,12 +69,23 @@ def test_keywords_of_other_drafts_are_none():
         {"oneOf": [{"$ref": "#/oneOf/1"}, {"type": "string"}]}, {"not": 5}, {"not": {"properties": [1]}},
         {"oneOf": [{"required": 3}, {"required": ["a"]}]}, {"oneOf": [{"enum": [[1]]}, {"enum": {}}]},
         {"oneOf": [{"not": {"required": [f"{n}"]}} for n in range(300)]},
+        {"oneOf": [{"const": [1]}, {"const": [1.0]}]}, {"oneOf": [{"enum": [{"a": 1}]}, {"const": {"a": 1.0}}]},
+        {"oneOf": [{"$ref": "#/$defs/n"}, {"type": "null"}],
+         "$defs": {"n": {"allOf": [{"$ref": "#/$defs/n"}] * 40}}},
+        {"oneOf": [{"pattern": f"^{n}*$"} for n in range(200)], "type": "string"},
     ],
     ids=lambda schema: json.dumps(schema)[:60],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused(schema):
     with pytest.raises(UsageError, match="cannot be"):
         Grammar.json_schema({"properties": {"x": {"type": "null"}}, **schema}).compiled()
+
+
+def test_lists_of_many_values_are_told_apart_at_once():
+    words = [f"word {n}" for n in range(6000)]
+    grammar = Grammar.json_schema({"oneOf": [{"enum": words[:3000]}, {"enum": words[3000:]}]})
+    assert accepts(grammar, '"word 17"')
+    assert accepts(grammar, '"word 5000"')
 
 
 def test_large_schemas_are_told_where_they_cannot_be_held():

@@ -14,7 +14,7 @@ from draftwood.errors import FetchError, ModelError, ModelNotFoundError
 from draftwood.local.find import find
 from draftwood.local.hub_names import HubFolder, HubName, best, variants
 from draftwood.models import hub as hub_module
-from draftwood.models.here import here, pull
+from draftwood.models.here import folder, here, pull
 
 NAME = "owner/some-GGUF"
 GIB = 1 << 30
@@ -132,6 +132,20 @@ def test_a_folder_of_transformers_stays_a_name_and_is_pulled_whole(hub):
     assert here("owner/folder") == found
     assert len(hub.asked) == asked
     assert here("owner/folder:Q4_0").name == "a-Q4_0.gguf"
+
+
+def test_an_older_copy_is_taken_where_the_newer_one_cannot_be_had(hub, monkeypatch):
+    hub.repositories["owner/folder"] = {"config.json": b"{}", "model.safetensors": data(512)}
+    old = folder("owner/folder")
+    hub.repositories["owner/folder"] = {"config.json": b"{ }", "model.safetensors": data(4096)}
+    hub.commit = "d" * 40
+    new = folder("owner/folder", weights=False)
+    assert new != old
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    assert folder("owner/folder") == old
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert folder("owner/folder") == old
+    assert folder("owner/folder", weights=False) == new
 
 
 def test_a_path_is_not_shadowed(many, tmp_path, monkeypatch):

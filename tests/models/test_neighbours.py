@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 from tests.small_hub import used
 
 from draftwood.errors import ModelError, ModelNotFoundError
 from draftwood.local.find import find
-from draftwood.local.neighbours import hub_cache, on_disk
+from draftwood.local.neighbours import hub_cache, on_disk, snapshots
 from draftwood.models.here import here
 
 GGUF = b"GGUF" + bytes(100)
@@ -120,3 +121,26 @@ def test_the_hub_s_cache_is_where_its_own_variables_say(monkeypatch, tmp_path):
 
 def test_nothing_is_listed_where_there_is_nothing(home):
     assert on_disk() == []
+
+
+def test_a_folder_that_another_user_hides_is_as_if_it_were_not_there(pulled, home, monkeypatch):
+    pulled(*DEFAULT, "qwen3", "4b")
+    usual = pathlib.Path.is_file
+
+    def is_file(path):
+        if ".ollama" in path.parts:
+            raise PermissionError(13, "Permission denied")
+        return usual(path)
+
+    monkeypatch.setattr(pathlib.Path, "is_file", is_file)
+    assert on_disk() == []
+    with pytest.raises(ModelNotFoundError, match="Ollama has no qwen3:4b here"):
+        here("ollama:qwen3:4b")
+
+
+def test_a_broken_name_of_the_newest_copy_is_none(home):
+    folder = hub_cache() / "models--owner--some"
+    (folder / "snapshots" / "a").mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_bytes(b"\xff")
+    assert [one.name for one in snapshots("owner/some")] == ["a"]

@@ -41,10 +41,11 @@ _RANGES = (
     ("fraction", "minimum", "maximum"),
 )  # fmt: skip
 _OF_STRINGS = frozenset(("pattern", "format", "minLength", "maxLength"))
+_VALUES_OF_STEP, _STEPS_OF_STRINGS = 50, 100  # by time: values that are compared; one proof about strings, 10 ms
 _MOST_STEPS, _MOST_WRITTEN, _MOST_LETTERS, _DEEPEST = 20_000, 1 << 15, 100, 12
 """Of one schema: steps of proofs; characters that one keyword becomes; of a word that is excluded; references."""
 
-_INTO = re.compile(r'"\$ref": "[^"]*/(oneOf|not|if|then|else|dependencies|dependentSchemas)/')
+_INTO = re.compile(r'"\$ref": "[^"]*/(oneOf|not|if|then|else|dependencies|dependentSchemas)[/"]')
 """A reference into what may be rewritten."""
 
 IsNever = Callable[[Sequence[Mapping[str, Any]]], bool]
@@ -132,9 +133,14 @@ class _Choices:
     # Whether no value fulfils some schemas.
 
     def _facts(self, schemas: Sequence[Any], depth: int = _DEEPEST) -> list[dict[str, Any]]:
-        """Return schemas, and those that they name in ``allOf`` and ``$ref``, which hold of a value as well."""
+        """Return schemas, and those that they name in ``allOf`` and ``$ref``, which hold of a value as well.
+
+        Some are left out once too many steps were taken: then less can be shown.
+        """
         found = list[dict[str, Any]]()
         for one in schemas:
+            if self._left < 0:
+                break
             if not isinstance(one, dict):
                 found.append({} if one is not False else {"enum": []})
                 continue
@@ -169,14 +175,17 @@ class _Choices:
         ]
         if listed:
             common = [value for value in listed[0] if _kind(value) in kinds]
-            left = [value for value in common if all(_key(value) in map(_key, others) for others in listed)]
+            self._left -= sum(map(len, listed)) // _VALUES_OF_STEP
+            keys = [set(map(_key, others)) for others in listed]
+            left = [value for value in common if all(_key(value) in some for some in keys)]
             kinds &= {_kind(value) for value in left}
         kinds -= {kind for kind, low, high in _RANGES if _is_crossed(facts, low, high)}
         if "string" in kinds:
             strings = [one for one in facts if not _OF_STRINGS.isdisjoint(one)]
             words = [{"enum": [value for value in left if isinstance(value, str)]}] if listed else []
-            if strings and len(strings) + len(words) > 1 and self._is_never([*strings, *words]):
-                kinds -= {"string"}
+            if strings and len(strings) + len(words) > 1:
+                self._left -= _STEPS_OF_STRINGS
+                kinds -= {"string"} if self._is_never([*strings, *words]) else set()
         if "object" in kinds and self._is_required_never(facts, depth):
             kinds -= {"object"}
         return not kinds or self._has_no_choice(facts, depth)
@@ -325,9 +334,16 @@ def _kind(value: Any) -> str:
 
 def _key(value: Any) -> str:
     """Return what equal values have in common: 1 and 1.0, but not 1 and true."""
-    if _kind(value) == "integer":
-        return str(int(value))
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(_alike(value), sort_keys=True)
+
+
+def _alike(value: Any) -> Any:
+    """Return a value whose whole numbers, however deep, are integers."""
+    if isinstance(value, list):
+        return [_alike(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _alike(one) for name, one in value.items()}
+    return int(value) if _kind(value) == "integer" else value
 
 
 def _is_crossed(facts: Sequence[Mapping[str, Any]], low: str, high: str) -> bool:

@@ -49,7 +49,7 @@ def hub_folder(repository: str) -> Path:
 def snapshots(repository: str) -> Iterator[Path]:
     """Yield the folders of the hub's cache that hold files of a repository, the newest first."""
     kept, now = hub_folder(repository), ""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         now = (kept / "refs" / "main").read_text(encoding="ascii").strip()
     with suppress(OSError):
         folders = [folder for folder in (kept / "snapshots").iterdir() if folder.is_dir()]
@@ -98,7 +98,7 @@ def ollama_file(name: str) -> Path:
     if all(map(_SEGMENT.fullmatch, parts)):
         for root in _ollama():
             manifest = root.joinpath("manifests", *parts)
-            if manifest.is_file():
+            if _is_file(manifest):
                 return _blob(root, manifest, name)
     listed = ", ".join(sorted(one.name for one in _kept_by_ollama())[:8])
     here = f"it has {listed}" if listed else "it has none on this disk (OLLAMA_MODELS names another folder)"
@@ -113,7 +113,7 @@ def _blob(root: Path, manifest: Path, name: str) -> Path:
     if _ADAPTER in layers:
         raise ModelError(f"Ollama's {name} is a model with an adapter, which is not applied here: name another")
     file = root / "blobs" / digest.replace(":", "-")
-    if not file.is_file():
+    if not _is_file(file):
         raise ModelNotFoundError(f"Ollama's file of {name} is gone: run ollama pull {name}")
     return file
 
@@ -127,19 +127,35 @@ def _layers(manifest: Path) -> Iterator[tuple[str, Any]]:
         raise ModelError(f"Ollama's record {manifest} cannot be read: pull the model again") from error
 
 
+def _is_file(path: Path) -> bool:
+    """Return whether a file is there, which another user's folder may hide: Ollama's service has one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def on_disk() -> list[OnDisk]:
-    """Return the models of these programs on this disk, by name."""
+    """Return the models of these programs on this disk that may be read, by name."""
     found = dict[str, OnDisk]()
-    for root in _lm_studio():
-        for folder in root.glob("*/*"):
-            for one in _kept_in(folder, folder.relative_to(root).as_posix(), "LM Studio"):
-                found.setdefault(one.name, one)
-    for folder in hub_cache().glob("models--*--*"):
-        repository = folder.name.removeprefix("models--").replace("--", "/", 1)
-        for snapshot in snapshots(repository):
-            for one in _kept_in(snapshot, repository, "hub"):
+    for folder, repository, place in _folders():
+        with suppress(OSError):
+            for one in _kept_in(folder, repository, place):
                 found.setdefault(one.name, one)
     return [*sorted(found.values()), *sorted(_kept_by_ollama())]
+
+
+def _folders() -> Iterator[tuple[Path, str, str]]:
+    """Yield folders with models, the names of their repositories, and whose they are."""
+    for root in _lm_studio():
+        with suppress(OSError):
+            for folder in root.glob("*/*"):
+                yield folder, folder.relative_to(root).as_posix(), "LM Studio"
+    with suppress(OSError):
+        for folder in hub_cache().glob("models--*--*"):
+            repository = folder.name.removeprefix("models--").replace("--", "/", 1)
+            for snapshot in snapshots(repository):
+                yield snapshot, repository, "hub"
 
 
 def _kept_in(folder: Path, repository: str, place: str) -> Iterator[OnDisk]:
@@ -155,11 +171,12 @@ def _kept_in(folder: Path, repository: str, place: str) -> Iterator[OnDisk]:
 
 def _kept_by_ollama() -> Iterator[OnDisk]:
     for root in _ollama():
-        for manifest in (root / "manifests").glob("*/*/*/*"):
-            *path, tag = manifest.relative_to(root / "manifests").parts
-            name = "/".join(path).removeprefix(f"{_DEFAULTS[0]}/").removeprefix(f"{_DEFAULTS[1]}/") + f":{tag}"
-            with suppress(ModelError):
-                yield OnDisk(OLLAMA + name, "Ollama", _blob(root, manifest, name).stat().st_size)
+        with suppress(OSError):
+            for manifest in (root / "manifests").glob("*/*/*/*"):
+                *path, tag = manifest.relative_to(root / "manifests").parts
+                name = "/".join(path).removeprefix(f"{_DEFAULTS[0]}/").removeprefix(f"{_DEFAULTS[1]}/") + f":{tag}"
+                with suppress(ModelError):
+                    yield OnDisk(OLLAMA + name, "Ollama", _blob(root, manifest, name).stat().st_size)
 
 
 def _lm_studio() -> list[Path]:

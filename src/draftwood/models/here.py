@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
-from draftwood.errors import ModelError, ModelNotFoundError
+from draftwood.errors import FetchError, ModelError, ModelNotFoundError
 from draftwood.local.find import find
 from draftwood.local.hub_names import HubFolder, HubName, Variant, best, meant
 from draftwood.local.machine import free_memory
-from draftwood.local.neighbours import WEIGHTS, any_copy, snapshots
+from draftwood.local.neighbours import WEIGHTS, any_copy, snapshots, weights_copy
 from draftwood.models.hub import Report, Repository, bring, look
 
 _LOG = logging.getLogger("draftwood.engine")  # which the command line shows
@@ -71,15 +71,18 @@ def choice(repository: Repository, wanted: HubName) -> Variant:
 def folder(name: str, report: Report | None = None, *, weights: bool = True) -> Path:
     """Return the local copy of a repository's folder, downloading what is not there, or is newer on the hub.
 
-    Raises `ModelNotFoundError` where neither the hub nor this disk has it, and as `bring`.
+    Where that fails, an older copy is taken, and the log says so; without one it raises `ModelNotFoundError` where
+    neither the hub nor this disk has it, and as `bring`.
     """
     try:
         repository = look(name)
-    except ModelNotFoundError:
-        if kept := next(snapshots(name), None):
-            return kept
-        raise
-    return bring(repository, of_transformers(repository, weights=weights), report)
+        return bring(repository, of_transformers(repository, weights=weights), report)
+    except (ModelNotFoundError, FetchError) as error:
+        kept = weights_copy(name) if weights else next(snapshots(name), None)
+        if kept is None:
+            raise
+        _LOG.info("%s: the copy on this disk is taken: %s", name, error)
+        return kept
 
 
 def pull(name: HubName, report: Report | None = None) -> Path:

@@ -31,7 +31,7 @@ FIELDS = {
 }  # fmt: skip
 _LAYOUT = Layout(2, **FIELDS)
 UNSEEN = -0.0
-"""The weight of a position that a query does not see; of others it may be 0, without a sign."""
+"""The weight of a position that a query does not see; that of a seen one may be 0.0: the sign tells them apart."""
 
 
 def query_bytes(room: Any) -> Any:

@@ -3,7 +3,7 @@
 Of each group of 32 values a weight is multiplied by the scale of the position's values, and these products are
 rounded to 15 bits of the largest in the chunk. Products with values of 8 bits are then added as integers: within
 int32, exactly, and so in any order of cells. A cell that a query does not see has a weight of 0 with the sign -.
-Its values may be NaN, and are left out.
+The scale of its values may be NaN, and are left out.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _scales(block: Queries, group: Value, tile: Value) -> Value:
 
 
 def _write_scales(block: Queries, group: Value, spans: tuple[Span, Span]) -> Value:
-    """Write the scales of a group for all queries, 0 for those that are not finite; returns if there are any."""
+    """Write a group's scales for all queries, 0 for NaN and +infinity; returns whether any is not finite."""
     code = block.code
     odd = code.variable(code.real(0.0, LANES))
     for span in spans:

@@ -30,12 +30,13 @@ PAGE = 64
 TOKENS = 2
 """Tokens before a row whose inputs a short convolution needs: it covers three."""
 MOST_KEY, MOST_VALUE = 8191, 127
-"""Largest whole numbers of keys, and of queries, and of values. Products of 32 numbers of keys and queries have a
-sum within 31 bits; so have those of 127 with weights of 15 bits at the positions of a chunk."""
+"""Largest whole numbers of keys and queries, and of values: 32 * 8191 * 8191 and 512 * 32767 * 127 (weights of 15
+bits at the positions of a chunk) are both below 2 ** 31."""
 _MOVE = ir.FunctionType(VOID, [POINTER, POINTER, I64, POINTER, I64])
 """Page addresses, cells int64[moves, 2] (from, to), moves, runs int64[runs, 3], runs.
 
-A run is what layers of one size have side by side: its place in a page, all key heads, the room of a head."""
+A run is what layers of one size have side by side: its place in a page, how many key heads these layers have
+together, the room of a head."""
 
 
 @dataclass(frozen=True, slots=True)
