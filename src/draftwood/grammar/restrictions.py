@@ -27,9 +27,8 @@ _BOUNDS = {
 
 def without_idle_parts(schema: Any, knows_format: Callable[[str], bool]) -> None:
     """Take out of a schema, in place, what restricts no text; ``knows_format`` says which formats are known."""
-    for one in reversed(
-        schemas_of(schema)
-    ):  # from the inside out, so that a schema of notes alone counts as empty
+    # From the inside out, so that a schema of notes alone counts as empty.
+    for one in reversed(schemas_of(schema)):
         for key in [key for key in one if _is_idle(key, one, knows_format)]:
             del one[key]
 

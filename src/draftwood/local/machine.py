@@ -57,7 +57,7 @@ def total_memory() -> int | None:
         from draftwood.local.system_facts import system_memory
 
         known = system_memory()
-        return known and known[0]
+        return known[0] if known else memory_limit()
     return min(found, memory_limit() or found)
 
 
@@ -70,12 +70,16 @@ def free_memory(*, swap: bool = False) -> int | None:
         known = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         free, more = known["MemAvailable"], known.get("SwapFree", 0) if swap else 0
     except (OSError, ValueError, LookupError):
-        from draftwood.local.system_facts import system_memory
+        try:
+            import psutil
+        except ImportError:
+            from draftwood.local.system_facts import system_memory
 
-        facts = system_memory()
-        if facts is None:
-            return left
-        free, more = facts[1], 0
+            if (facts := system_memory()) is None:
+                return left
+            free, more = facts[1], 0  # what is in memory; no package tells of swap
+        else:
+            free, more = int(psutil.virtual_memory().available), int(psutil.swap_memory().free) if swap else 0
     return more + (free if left is None else min(free, left))
 
 
@@ -86,8 +90,8 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
+    said = {line.partition("\t")[0].strip(): line.partition(":")[2].strip() for line in lines}
     for wanted in (("model name",), ("CPU implementer", "CPU part")):  # arm64 has numbers instead of names
-        said = {line.partition("\t")[0].strip(): line.partition(":")[2].strip() for line in lines}
         if names := [said[name] for name in wanted if name in said]:
             return " ".join(names)
     from draftwood.local.system_facts import processor_name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ _INTEGERS = 6  # arguments that the platform passes in registers; our functions 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _INTEGERS)
 _RETURN = 0x1000  # an address that nothing has: a function that returns there has ended
 _STACK = 1 << 21
-_OUTSIDE = """
-define ptr @memset(ptr %start, i32 %value, i64 %count) nounwind {
-  %byte = trunc i32 %value to i8
+_LOOP = """
+define ptr @{name}(ptr %start, {given}, i64 %count) nounwind {{
   %none = icmp eq i64 %count, 0
   br i1 %none, label %end, label %next
 next:
   %i = phi i64 [0, %0], [%after, %next]
+  {byte}
   %place = getelementptr i8, ptr %start, i64 %i
   store volatile i8 %byte, ptr %place
   %after = add i64 %i, 1
@@ -45,23 +46,13 @@ next:
   br i1 %all, label %end, label %next
 end:
   ret ptr %start
-}
-define ptr @memcpy(ptr %start, ptr %source, i64 %count) nounwind {
-  %none = icmp eq i64 %count, 0
-  br i1 %none, label %end, label %next
-next:
-  %i = phi i64 [0, %0], [%after, %next]
-  %from = getelementptr i8, ptr %source, i64 %i
-  %byte = load volatile i8, ptr %from
-  %place = getelementptr i8, ptr %start, i64 %i
-  store volatile i8 %byte, ptr %place
-  %after = add i64 %i, 1
-  %all = icmp eq i64 %after, %count
-  br i1 %all, label %end, label %next
-end:
-  ret ptr %start
-}
+}}
 """
+_COPIED = "%from = getelementptr i8, ptr %source, i64 %i\n  %byte = load volatile i8, ptr %from"
+_OUTSIDE = {
+    "memset": _LOOP.format(name="memset", given="i32 %value", byte="%byte = trunc i32 %value to i8"),
+    "memcpy": _LOOP.format(name="memcpy", given="ptr %source", byte=_COPIED),
+}
 """Functions of a C library that LLVM calls for loops; ``volatile``, else these would call themselves."""
 
 
@@ -119,10 +110,8 @@ class EmulatedKernels(kernels.Kernels):
     def __init__(self, instructions: Instructions, emulator: Emulator) -> None:
         super().__init__(instructions)
         self._emulator, self._called = emulator, dict[int, Any]()
-        module = llvm.parse_assembly(_OUTSIDE)
-        self._outside = Linked(bytes(_target(instructions).emit_object(module)))
-        for name in ("memset", "memcpy"):
-            llvm.add_symbol(name, self._outside.find(name))
+        module = llvm.parse_assembly("".join(_OUTSIDE.values()))
+        self._outside = Linked(bytes(machine_for(instructions, TRIPLE).emit_object(module)))
 
     def __getitem__(self, kernel: PhaseKernel) -> int:
         return super().function(kernel.module, kernel.name)
@@ -135,24 +124,39 @@ class EmulatedKernels(kernels.Kernels):
 
     def _get(self, name: str, writers: Any) -> kernels.Linked:
         if name not in self._linked:
-            self._linked[name] = Linked(_compiled(name, writers, self.instructions))
+            code = _compiled(name, writers, self.instructions)
+            with self._library():
+                self._linked[name] = Linked(code)
         return self._linked[name]
 
+    @contextmanager
+    def _library(self) -> Iterator[None]:
+        """Let LLVM link with arm64's C library; afterwards with this process's own again, as all other code."""
+        own = ctypes.CDLL(None)
+        for name in _OUTSIDE:
+            llvm.add_symbol(name, self._outside.find(name))
+        try:
+            yield
+        finally:
+            for name in _OUTSIDE:
+                llvm.add_symbol(name, ctypes.cast(getattr(own, name), ctypes.c_void_p).value)
 
-def _target(instructions: Instructions) -> llvm.TargetMachine:
+
+def machine_for(instructions: Instructions, triple: str) -> llvm.TargetMachine:
+    """Return what makes machine code of an instruction set for another system."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     try:
-        target = llvm.Target.from_triple(TRIPLE)
+        target = llvm.Target.from_triple(triple)
     except RuntimeError:
-        pytest.skip(f"this LLVM does not compile for {TRIPLE}")
+        pytest.skip(f"this LLVM does not compile for {triple}")
     return target.create_target_machine(
         cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
     )
 
 
 def _compiled(name: str, writers: Any, instructions: Instructions) -> bytes:
-    module, machine = ir.Module(name), _target(instructions)
+    module, machine = ir.Module(name), machine_for(instructions, TRIPLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(platform, "machine", lambda: "aarch64")
         for write in writers:

@@ -7,7 +7,6 @@ import pkgutil
 import platform
 import re
 
-import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
@@ -19,13 +18,14 @@ from draftwood.engines.cpu.code.cells import MOVING
 from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, Instructions
 from draftwood.engines.cpu.code.running import RUNNING
 from draftwood.engines.files.formats import FORMATS
+from tests.engines.cpu.emulated import TRIPLE, machine_for
 from tests.tiers import rest_is_slow
 
 _BLOCKS = [
     importlib.import_module(f"{blocks.__name__}.{one.name}") for one in pkgutil.iter_modules(blocks.__path__)
 ]
 MODULES = [block.MODULE for block in _BLOCKS if hasattr(block, "MODULE")]
-TRIPLES = {"neon": "aarch64-unknown-linux-gnu"}
+TRIPLES = {"neon": TRIPLE}
 WANTED = {"avx512": "vpdpbusd", "avx-vnni": "vpdpbusd", "avx2": "vpmaddubsw", "neon": "sdot"}
 PAIRS = {"avx512": "vpdpwssd", "avx-vnni": "vpdpwssd", "avx2": "vpmaddwd", "neon": "smlal"}
 WIDTH = {"avx512": "zmm", "avx-vnni": "ymm", "avx2": "ymm", "neon": "v"}
@@ -35,18 +35,9 @@ QUICK = [("Q4_0", "avx512"), ("IQ4_NL", "avx-vnni"), ("Q8_0", "neon")]
 
 def assembly(write, instructions: Instructions) -> str:
     """Compile what ``write(module, instructions)`` writes, and return it as text."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    triple = TRIPLES.get(instructions.name, "x86_64-unknown-linux-gnu")
-    try:
-        target = llvm.Target.from_triple(triple)
-    except RuntimeError:
-        pytest.skip(f"this LLVM does not compile for {triple}")
     module = ir.Module("test")
     write(module, instructions)
-    machine = target.create_target_machine(
-        cpu=instructions.processor, features=instructions.features, opt=3, jit=True, codemodel="jitdefault"
-    )
+    machine = machine_for(instructions, TRIPLES.get(instructions.name, "x86_64-unknown-linux-gnu"))
     return str(machine.emit_assembly(kernels.optimised(module, machine)))
 
 

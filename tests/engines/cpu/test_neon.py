@@ -6,6 +6,7 @@ import ctypes
 import sys
 from types import SimpleNamespace
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -52,6 +53,14 @@ def test_families_have_the_same_bits(family, kind, tiny_gguf):
 @pytest.mark.parametrize("kinds", [KINDS, pytest.param(FEW_BITS, marks=pytest.mark.slow)])
 def test_types_of_weights_have_the_same_bits(kinds, tmp_path):
     check(write_mixed(tmp_path / "m.gguf", kinds=kinds))
+
+
+def test_other_code_of_this_process_keeps_its_own_library(tiny_gguf):
+    path = tiny_gguf("llama", "Q8_0")
+    scores_of(emulated(lambda: CpuTarget(path, threads=1)))
+    for name in ("memset", "memcpy"):
+        own = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+        assert llvm.address_of_symbol(name) == own
 
 
 @pytest.fixture

@@ -212,22 +212,6 @@ class Value:
         is_odd = rest >= 0x7C00 << 13  # infinity or NaN
         return (is_odd.where(rest | 0x7F800000, size) | sign).bits_as(F32)
 
-    def to_half(self) -> Value:
-        """Return float32 rounded to float16, as int16: to the nearest, ties to even."""
-        if self.builder.has_half:
-            return Value(self.builder, self.builder.fptrunc(self.ir, self._like(F16))).bits_as(I16)
-        bits = self.bits_as(I32)
-        size = bits & 0x7FFFFFFF
-        normal = (size + (0xFFF - (112 << 23)) + ((size >> 13) & 1)) >> 13
-        # A float32 from 0.5 on has steps of 2**-24, the smallest float16: adding 0.5 rounds to it.
-        small = (size.bits_as(F32) + 0.5).bits_as(I32) - 0x3F000000
-        found = (size < 113 << 23).where(small, normal)
-        odd = (size > 0x7F800000).where(
-            Value(self.builder, constant(size.ir.type, 0x7E00)), 0x7C00
-        )  # NaN, infinity
-        found = (size >= 0x47800000).where(odd, found)
-        return (found | ((bits >> 16) & 0x8000)).narrow(I16)
-
     def place(self) -> Place:
         """Return the place at this address, an int64."""
         return Place(self.builder, self.builder.inttoptr(self.ir, POINTER))
