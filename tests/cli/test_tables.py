@@ -79,7 +79,7 @@ def test_what_cannot_be_is_marked_and_explained_below(capsys, monkeypatch):
         lines = capsys.readouterr().out.splitlines()
         told = " ".join(lines[3:])
         assert max(map(len, lines)) <= 80
-        notes = {"?: above the tokens per pass": "?", "*: above 1.8": "*", "95 % interval": "("}
+        notes = {"?: above what its tokens per pass allow": "?", "*: above 1.8": "*", "95 % interval": "("}
         assert [note in told for note in notes] == [mark in marks for mark in notes.values()]
         assert machine in told
         assert "--json has more figures." in told

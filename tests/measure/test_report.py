@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from draftwood.errors import RecordError, UsageError
-from draftwood.measure.records.records import Answer, header
+from draftwood.measure.records.records import TRACED, Answer, header
 from draftwood.measure.records.writer import RecordsWriter
 from draftwood.measure.report.page import build, write
 from draftwood.measure.report.reading import gather
@@ -255,7 +255,7 @@ def test_the_page_opens_with_a_coloured_answer_the_headline_and_a_small_table(pa
     assert '<i class="c0">' in found[text:figure]
     said = Reader(found).text
     assert "1.24 times as fast as plain decoding Worst task: chat, 0.64" in said
-    assert "Geometric mean over 2 tasks of ngram. 2 of 4 prompts were slower than plain decoding." in said
+    assert "Geometric mean over 2 tasks of ngram. 2 of 4 prompts were slower than plain decoding, whole" in said
     assert re.findall(r'<th scope="row">(\w+)', found) == ["chat", "edit"]
 
 
@@ -299,7 +299,9 @@ def test_two_runs_become_more_rounds_and_their_differences_keep_their_answers(ro
     assert [a.round for a in found.records.answers] == [0] * 8 + [1] * 8
     assert found.differences == [(difference, found.records.answers[9], found.records.answers[8])]
     page = made(rows, other)
-    assert "Measured in 2 sittings: a speedup is of answers of one." in page
+    said = Reader(page).text
+    assert "Measured in 2 sittings: a speedup is of answers of one." in said
+    assert "other.jsonl, 2026-11-21T10:00:00+00:00: 8 timed answers." in said
     assert [a.sitting for a in found.records.answers] == [0] * 8 + [1] * 8
     assert "in 2 rounds, plainly" in page
     assert " rounds, plainly" not in made(rows)
@@ -371,8 +373,8 @@ def test_figures_that_cannot_be_are_marked_and_a_busy_machine_is_told_beside_the
     """A step writes 1.75 tokens here, so that a speedup of 3 means that plain decoding was slowed down."""
     path = save(tmp_path / "rows.jsonl", bench(), machine={"load_average": [0.31, 0.2, 0.1]})
     said = Reader(opening(made(path))).text
-    assert "edit above its 1.75 tokens per pass, which only noise can do" in said
-    assert "1 speedup cannot be, being above the tokens per pass: something slowed plain decoding down." in said
+    assert "edit above the 1.75 that its passes allow, which only noise can do" in said
+    assert "1 speedup cannot be, being above what the passes allow: something slowed plain decoding down." in said
     assert "chat above" not in said
 
     def possible():
@@ -401,6 +403,28 @@ def test_figures_that_cannot_be_are_marked_and_a_busy_machine_is_told_beside_the
     assert "Other programs took 0.6 of 64 cores" in Reader(opening(made(many))).text
     one = made(save(path, [a for a in possible() if a.name == "one"]))
     assert "The only prompt was slower than plain decoding." in Reader(opening(one)).text
+
+
+def test_no_sentence_is_against_the_tables_of_its_own_page(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    plain = [
+        answer(i, "edit", "one", arm, 1.0 + i, engine="transformers")
+        for i, arm in enumerate(("none", "transformers"))
+    ]
+    said = Reader(made(save(path, plain))).text
+    assert "No answer is shown, since draftwood drafted none." in said
+    assert "None: every text was identical to plain decoding's." in said
+    assert 'id="differences"' not in made(save(path, plain[:1])), "there is nothing to hold against it"
+    one = Reader(made(save(path, bench()[:2]))).text
+    assert "With ngram. The only prompt was not slower" in one
+    assert not re.search("The interval would|lies? there|Tokens per second are of whole", one)
+    traced = [answer(9, "edit", "one", "ngram", 1.0, round=TRACED)]
+    told = Reader(made(save(path, [*bench()[:2], *traced]))).text
+    assert "planner fixed:4: 1 answer" in told
+    assert "7 tokens in 4 passes: 1.75 tokens per pass." in told
+    tails = [answer(i, "edit", "one", arm, 1.0, [1, *[5] * 7]) for i, arm in enumerate(("none", "ngram"))]
+    tails[1].decode_s = 0.4
+    assert ("with looped tails" in (text := Reader(made(save(path, tails))).text)) == ("of whole answers" in text)
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (768, "dark"), (390, "dark"), (390, "light")])

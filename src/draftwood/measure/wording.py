@@ -23,7 +23,7 @@ def share(value: float) -> str:
     return f"{100 * value:{'.2g' if value < 0.0995 else '.0f'}} %"
 
 
-IMPOSSIBLE = "?: above the tokens per pass, which only noise can do: measure again"
+IMPOSSIBLE = "?: above what its tokens per pass allow, which only noise can do: measure again"
 
 
 _CLOCK = 1.05  # equal passes differ by so much in time

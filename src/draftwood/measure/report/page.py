@@ -47,10 +47,10 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
         "articles": [shown.article(answer, look, standings, answers[:i]) for i, answer in enumerate(answers)],
         "legend": [(name, f"c{number_ % shown.STYLES}") for name, number_ in look.items()],
         "told": arms(
-            [a for a in records.answers if a.steps and a.drafters and a.arm in standings.foremost(MOST_TOLD)]
+            [a for a in told_once(records.answers) if a.drafters and a.arm in standings.foremost(MOST_TOLD)]
         ),
         "untold": bool(records.answers) and not answers,
-        "runs": material.runs,
+        "sittings": material.sittings,
         "results": results(standings),
         "arms": sum(arm not in PLAIN_ARMS for arm in standings.arms),
         "most_arms": figures.MOST_ARMS,
@@ -67,6 +67,13 @@ def build(paths: Sequence[Path], title: str | None = None, most: int | None = No
 
 
 MOST_TOLD = 3  # best drafted arms whose steps are summed up in sentences; `draftwood explain` tells of all
+
+
+def told_once(answers: Sequence[Answer]) -> list[Answer]:
+    """Return the answers that have steps; where a text was written once more for its trace, only that writing: it
+    knows the reasons, and no step counts twice."""
+    traced = {(a.task, a.name, a.arm) for a in answers if a.steps and a.round == TRACED}
+    return [a for a in answers if a.steps and (a.round == TRACED or (a.task, a.name, a.arm) not in traced)]
 
 
 def render(values: Row) -> str:
@@ -217,7 +224,8 @@ def results(standings: Standings) -> Row | None:
 
 def differences(material: Material, standings: Standings, texts: TokenTexts) -> Row | None:
     """Return the texts that differ from plain decoding's, with their margins; None without any."""
-    if not standings.rows:
+    others = [row for row in standings.rows if row["drafter"] != "none"]
+    if not others:
         return None
 
     def one(row: Row, answer: Answer, plain: Answer) -> Row:
@@ -227,10 +235,10 @@ def differences(material: Material, standings: Standings, texts: TokenTexts) -> 
         before = texts.joined(answer.output_ids[max(0, i - _BEFORE) : i])
         return {"answer": answer, "before": before, "ours": ours, "theirs": theirs, **known}
 
-    exact = [row for row in standings.drafted if row["rule"] is None]
+    exact = [row for row in others if row["rule"] is None]
     return {
         "found": [one(*found) for found in material.differences],
         "compared": any(row["identical"] is not None for row in exact),
-        "lossy": [row for row in standings.drafted if row["rule"] is not None],
+        "lossy": [row for row in others if row["rule"] is not None],
         "unmeasured": [row for row in exact if row["identical"] is False],
     }

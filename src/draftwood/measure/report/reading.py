@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 from draftwood.errors import RecordError, UsageError
 from draftwood.measure.records.records import TRACED, Answer, Records, Row, read_records
@@ -24,7 +25,9 @@ class Material:
     # Records of differences, each with the answer that differs and the one of plain decoding.
     differences: list[tuple[Row, Answer, Answer]] = field(default_factory=list)
     profile: list[Row] = field(default_factory=list)
-    runs: int = 0  # sittings of bench: the rounds of one are not interleaved with another's
+    # Of bench, whose sittings' rounds are not interleaved: file, date, timed answers, and of other programs the
+    # cores that they took meanwhile (``taken``) and the load of the minute before.
+    sittings: list[Row] = field(default_factory=list)
     # Of each file: cores that other programs took during its runs, and load of the minute before one began.
     busy: list[tuple[float | None, float | None]] = field(default_factory=list)
 
@@ -102,7 +105,23 @@ def _refuse_apart(one: Row, two: Row) -> None:
         raise UsageError(f"records with {said} cannot stand in one table: make two reports")
 
 
+def _sittings(path: Path, records: Records) -> Iterator[Row]:
+    """Yield the sittings of a file of bench that timed something."""
+    if records.header["verb"] != "bench":
+        return
+    for number, one in enumerate((records.header, *records.of_kind("resumed"))):
+        timed = [a for a in records.answers if a.sitting == number and a.round != TRACED]
+        known, (load, *_) = one.get("provenance", {}), one.get("provenance", {}).get("load_average") or [None]
+        taken = [a.other_programs for a in timed if a.other_programs is not None]
+        if timed:
+            yield {
+                "file": path.name, "date": known.get("date", "undated"), "answers": len(timed), "load": load,
+                "taken": fmean(taken) if taken else None,
+            }  # fmt: skip
+
+
 def _join(found: Material, path: Path, records: Records, *, several_planners: bool) -> None:
+    found.sittings += _sittings(path, records)
     known, by_id = found.records.answers, dict[int, Answer]()
     taken, later = {a.key for a in known}, 1 + max((a.round for a in known), default=-1)
     sittings = 1 + max((a.sitting for a in known), default=-1)
@@ -116,7 +135,6 @@ def _join(found: Material, path: Path, records: Records, *, several_planners: bo
         answer.sitting += sittings
         answer.round += later if is_known and answer.round != TRACED else 0
         known.append(answer)
-    found.runs += (1 + records.sitting) * (bool(records.answers) and records.header["verb"] == "bench")
     begun = [row.get("provenance", {}) for row in (records.header, *records.of_kind("resumed"))]
     others = (row["other_programs"] for row in records.of_kind("machine"))
     loads = (load[0] for one in begun if (load := one.get("load_average")))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import fmean, median
 
-from draftwood.measure.records.records import Answer, Row, grouped_by
+from draftwood.measure.records.records import TRACED, Answer, Row, grouped_by
 from draftwood.measure.report.reasons import REASONS, Rows, odds
 from draftwood.measure.report.steps import steps_of
 from draftwood.measure.wording import count, share
@@ -22,6 +22,8 @@ def arms(answers: Sequence[Answer]) -> Rows:
         named = [{"answer": a.id, "task": a.task, "name": a.name} for a in some]
         rows = [row for answer in some for row in steps_of(answer)]
         figures = summary(some, rows)
+        if all(a.round == TRACED for a in some):
+            figures["rates"]["tokens_per_second"] = None  # writing the trace has taken time, too
         told = {"words": list(sentences(rows, figures)), "summary": figures}
         found.append({"drafters": arm, "planner": planner, "answers": named} | told)
     return found
