@@ -72,7 +72,8 @@ def simulate(
         list[Path] | None,
         Argument(
             metavar="[TRACE...]",
-            help="Recorded answers: your own logs as JSON lines, or files that --trace or bench -o wrote.",
+            help="Recorded answers: logs of your own (docs/measuring.md lists the shapes), a folder of them, or "
+            "files that --trace or bench -o wrote.",
         ),
     ] = None,
     live: Annotated[
@@ -116,6 +117,7 @@ def simulate(
     """
     from draftwood.drafters.load import arms
     from draftwood.measure.records.traces import read_traces
+    from draftwood.measure.simulate import verdict
     from draftwood.planning.goodput import GoodputPlanner
     from draftwood.planning.load import load as load_planner
 
@@ -148,11 +150,13 @@ def simulate(
     rows = [row for task in dict.fromkeys(t.task for t in answered) for row in _rows(found, alone, task)]
     totals = [row | {"task": "all"} for row in _rows(found, alone, None)]
     document |= {"rows": rows, "totals": totals, "interrupted": stopped or interrupted}
+    document |= {"verdict": verdict(totals)} if totals else {}
 
     def show() -> None:
         if live:
             _show_probe(document["probe"])
         _show(rows if len({row["task"] for row in rows}) == 1 else [*rows, *totals])
+        screen.say(document.get("verdict", ""))
 
     screen.finish(document, show, as_json=as_json, interrupted=document["interrupted"])
 

@@ -84,7 +84,15 @@ def whole(text: str, where: str, kind: type[Exception]) -> str:
 
 
 def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[str, Any]:
-    """Parse a JSON object, with U+FFFD for halves of characters; raises ``kind`` for everything else."""
+    """Parse a JSON object as `parsed` does; raises ``kind`` for everything else."""
+    found = parsed(text, where, kind)
+    if not isinstance(found, dict):
+        raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
+    return found
+
+
+def parsed(text: str | bytes, where: str, kind: type[Exception]) -> Any:
+    """Parse JSON, with U+FFFD for halves of characters; raises ``kind``, naming it ``where``, for what is none."""
     if isinstance(text, bytes):
         text = text_of(text, where, kind)
     try:
@@ -93,8 +101,6 @@ def json_object(text: str | bytes, where: str, kind: type[Exception]) -> dict[st
         raise kind(f"{where}: JSON that is nested too deeply: mend or remove it") from error
     except ValueError as error:
         raise kind(f"{where}: no JSON ({text.strip()[:_SHOWN]!r}): mend or remove the line") from error
-    if not isinstance(found, dict):
-        raise kind(f"{where}: {type(found).__name__} instead of an object: mend it")
     if "\\ud" in text.lower():
         found = json.loads(mended(json.dumps(found, ensure_ascii=False)))
     return found
@@ -112,17 +118,17 @@ class LeftOut:
         self._path, self._kind, self._count = path, kind, 0
         self._reasons: dict[str, list[str]] = {}
 
-    def note(self, number: int, why: Exception | str) -> None:
-        """Leave out a line."""
+    def note(self, number: int | str, why: Exception | str) -> None:
+        """Leave out a line, or what else has this name."""
         self._count += 1
         if self._count <= _REASONS:
             self._reasons.setdefault(str(why), []).append(str(number))
 
-    def say(self, used: int) -> None:
-        """Say in the log what was left out; raises the error's kind where nothing was ``used``."""
+    def say(self, used: int, advice: str = "") -> None:
+        """Say in the log what was left out; raises the error's kind, with advice, where nothing was ``used``."""
         if not self._count:
             return
         reasons = "; ".join(f"line{'s' * (len(n) > 1)} {', '.join(n)}: {why}" for why, n in self._reasons.items())
         if not used:
-            raise self._kind(f"{self._path}, {reasons}")
+            raise self._kind(f"{self._path}, {reasons}{advice and f'; {advice}'}")
         log.warning("%s: %d lines of %d are left out (%s)", self._path, self._count, self._count + used, reasons)

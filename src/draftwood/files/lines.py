@@ -25,7 +25,7 @@ def read_lines(
     cut off is left out, and ``on_torn`` (by default a warning in the log) gets file and place. Raises `UsageError`
     if the file cannot be opened or decompressed, `RecordError` for a line that is no JSON object."""
     some = False
-    for number, line in enumerate(_texts(path), 1):
+    for number, line in enumerate(texts(path), 1):
         if not line.strip():
             continue
         try:
@@ -44,7 +44,9 @@ def warn_of_torn(path: Path, where: str) -> None:
     log.warning("%s ends in a record that was cut off (%s): it is left out", path, where)
 
 
-def _texts(path: Path) -> Iterator[str]:
+def texts(path: Path, *, skip: bool = False) -> Iterator[str]:
+    """Yield the lines of a file with their ends, bytes that are no UTF-8 as halves of characters. A line that is
+    too long is an error, or with ``skip`` an empty line, which the log says. Raises as `read_lines` does."""
     raw: BinaryIO
     with opened(path, streams=True) as raw:
         if compressed(path):
@@ -53,7 +55,13 @@ def _texts(path: Path) -> Iterator[str]:
             with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape") as text:
                 while line := text.readline(_LONGEST):
                     if len(line) == _LONGEST:
-                        raise RecordError(f"{path} has a line of more than {_LONGEST:,} characters: mend it")
+                        what = f"{path} has a line of more than {_LONGEST:,} characters"
+                        if not skip:
+                            raise RecordError(f"{what}: mend it")
+                        log.warning("%s: it is left out", what)
+                        while len(line) == _LONGEST and not line.endswith("\n"):
+                            line = text.readline(_LONGEST)
+                        line = "\n"
                     yield line
         except OSError as error:
             raise RecordError(f"{path} cannot be read to its end ({error.strerror})") from error

@@ -1,1 +1,1 @@
-"""Records files, which every instrument writes, and traces: reading, writing and times of tokens."""
+"""Records that every instrument writes, traces, and logs of other programs: reading, writing, times of tokens."""

@@ -13,8 +13,12 @@ from draftwood.engines.replay import MAX_ID
 from draftwood.engines.tokens.fingerprint import tokenizer_fingerprint
 from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
-from draftwood.files.lines import read_lines, write_whole
+from draftwood.files.lines import write_whole
+from draftwood.measure.records.conversations import message_text, text_of
+from draftwood.measure.records.formats import Reader
 from draftwood.measure.records.records import Row, grouped_by, header
+
+_SHAPED = {"output", "request", "completion", "prompt_ids"}  # fields of lines whose shape we know
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,18 @@ class Trace:
 
 
 def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
-    """Read a trace or a records file, ``.jsonl`` or ``.jsonl.zst``. Of a records file one answer per prompt is
-    taken: plain decoding's, else one of our loop, else a peer's. ``tokenizer`` reads lines that hold text only and
-    bounds the ids. Lines that cannot be used (a call, an error, another shape) are left out, which the log says.
-    Raises `RecordError` for what is no JSON and for a file without answers, `VocabularyError` if the trace was
-    made with another tokenizer or holds ids that this one does not know."""
+    """Read a file of a shape that `SHAPES` names, also compressed (``.zst``), or a folder of such files, which is
+    one task. Of a records file one answer per prompt is taken: plain decoding's, else one of our loop, else a
+    peer's. ``tokenizer`` reads lines that hold text only and bounds the ids. Lines that cannot be used (broken, an
+    error, another shape) are left out, which the log says. Raises `UsageError` if the file cannot be opened,
+    `RecordError` for one without answers, `VocabularyError` if the trace was made with another tokenizer or holds
+    ids that this one does not know."""
     known = MAX_ID if tokenizer is None else len(tokenizer)
-    traces: dict[tuple[str, str], tuple[int, Trace]] = {}  # with the rank of the answer
+    traces: dict[Any, tuple[int, Trace]] = {}  # with the rank of the answer
     prompts: dict[tuple[str, str], list[int]] = {}
-    left_out = LeftOut(path, RecordError)
-    for number, line in read_lines(path):
+    left_out, shaped = LeftOut(path, RecordError), False
+    reader, task = Reader(path, left_out), path.resolve().name if path.is_dir() else path.name.partition(".")[0]
+    for place, line in reader.rows():
         kind, key, rank = line.get("row"), (str(line.get("task")), str(line.get("name"))), 0
         if kind == "header":
             _refuse_other_tokenizer(path, line, tokenizer)
@@ -56,18 +62,19 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
             rank = 0 if line.get("arm") == "none" else 1 + (line.get("engine", "draftwood") != "draftwood")
             if not line.get("output_ids") or (key in traces and rank >= traces[key][0]):
                 continue
+        shaped |= not _SHAPED.isdisjoint(line)
         try:
-            trace = _trace(path, number, line, tokenizer)
+            trace = _trace({"task": task, "name": f"line {place}"} | line, tokenizer)
         except (RecordError, UsageError) as error:
-            left_out.note(number, error)
+            left_out.note(place, error)
             continue
         if (worst := max(max(trace.prompt_ids), max(trace.output_ids))) >= known:
             what = f"id {worst} is outside the vocabulary of {known} tokens"
-            raise VocabularyError(f"{path}, line {number}: {what}: give the tokenizer it was made with")
-        traces[key if kind == "answer" else (trace.task, f"{trace.name}\n{number}")] = rank, trace
-    left_out.say(len(traces))
+            raise VocabularyError(f"{path}, line {place}: {what}: give the tokenizer it was made with")
+        traces[key if kind == "answer" else len(traces)] = rank, trace
+    left_out.say(len(traces), "" if shaped else reader.why())
     if not traces:
-        raise RecordError(f"{path} holds no recorded answer: give a trace, or records that draftwood wrote")
+        raise RecordError(f"{path} holds no recorded answer: {reader.why()}")
     return [trace for _, trace in traces.values()]
 
 
@@ -84,10 +91,10 @@ def _refuse_other_tokenizer(path: Path, header: Row, tokenizer: Any) -> None:
         raise VocabularyError(f"{path} was made with another tokenizer: give that one, or leave --tokenizer out")
 
 
-def _trace(path: Path, number: int, line: Row, tokenizer: Any) -> Trace:
+def _trace(line: Row, tokenizer: Any) -> Trace:
     line = exchanged(line)
     prompt, output = (_ids(line, name, tokenizer) for name in ("prompt", "output"))
-    task, name = str(line.get("task", path.name.partition(".")[0])), str(line.get("name", f"line {number}"))
+    task, name = str(line["task"]), str(line["name"])
     limit, reason = line.get("limit"), line.get("finish_reason")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise RecordError(f"limit is {limit!r:.40}: write a whole number from 1 on")
@@ -128,6 +135,8 @@ def exchanged(line: Row) -> Row:
     and ``output``; other lines as they are.
     """
     request, response = line.get("request"), line.get("response")
+    if isinstance(line.get("completion"), str):  # OpenAI's older lines for fine-tuning
+        return {"output": line["completion"], **line}
     if not isinstance(request, Mapping):
         return dict(line)
     asked = {name: request[name] for name in ("messages", "prompt", "temperature", "top_p") if name in request}
@@ -136,10 +145,14 @@ def exchanged(line: Row) -> Row:
 
 
 def _said(response: Mapping[str, Any]) -> Any:
-    """Return the text of a response, of several answers the first; None for a call of a tool and other shapes."""
+    """Return the text of a response with its thoughts and calls, of several answers the first; None for others."""
     choices = response.get("choices")
     if not choices:
         return response.get("content")  # of llama.cpp's route /completion
     first = choices[0] if isinstance(choices, list) else None
     message = first.get("message", first) if isinstance(first, Mapping) else None
-    return message.get("content", message.get("text")) if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping):
+        return None
+    thought = message.get("reasoning_content")
+    parts = (thought if isinstance(thought, str) else "", message_text(message), text_of(message.get("text")))
+    return "\n".join(filter(None, parts)) or None
