@@ -84,36 +84,38 @@ def _write_scores(block: Queries, first: Value, last: Value, origin: Value, into
     most = TOGETHER[lanes] * lanes // LANES
     for count, done in block.code.runs(last - first, range(most, 0, -1)):
         tiles = [first + done + i for i in range(count)]
-        following = [(tile + count).least(last - 1) for tile in tiles]
-        sums = _scores(block, tiles, following)
+        sums = _scores(block, tiles)
         for tile, of_tile in zip(tiles, sums, strict=True):
             for at, totals in enumerate(of_tile):
                 for total, scores in zip(totals, into, strict=True):
                     scores.array("f32", lanes)[(tile - origin) * LANES + at * lanes] = total
 
 
-def _scores(block: Queries, tiles: list[Value], following: list[Value]) -> list[list[list[Value]]]:
+def _scores(block: Queries, tiles: list[Value]) -> list[list[list[Value]]]:
     """Return scores of some tiles: for each vector of a tile, a vector per query.
 
     Of each group of 32 numbers the sum of q * k is exact, and times the product of both scales it is added by fma
-    to the sum of the groups before it. Keys of the ``following`` tiles and values of these are prefetched, since
-    processors prefetch by themselves only what follows in memory, and the next page may lie anywhere.
+    to the sum of the groups before it. Meanwhile the keys of the next pieces are prefetched into the second-level
+    cache, and with the sums their values: fetched only where they are needed, they take a row as long again as its
+    arithmetic.
     """
     code, dots = block.code, block.dots
     lanes = dots.outputs
     starts = range(0, LANES, lanes)
-    cells, later = ([block.cells(tile * LANES) for tile in some] for some in (tiles, following))
-    keys = [one.keys(tile * LANES) for one, tile in zip(cells, tiles, strict=True)]
-    next_keys = [one.keys(tile * LANES) for one, tile in zip(later, following, strict=True)]
-    values = cells[0].values(tiles[0] * LANES)
+    cells, later = ([of(tile * LANES) for tile in tiles] for of in (block.cells, block.next_cells))
+    keys, next_keys = (
+        [one.keys(tile * LANES) for one, tile in zip(some, tiles, strict=True)] for some in (cells, later)
+    )
+    next_scales = [some(tiles[0] * LANES) for some in (later[0].key_scales, later[0].value_scales)]
     sums = [[[code.variable(code.real(0.0, lanes)) for _ in block.queries] for _ in starts] for _ in tiles]
     with code.count(0, block.groups) as group:
+        for place, step in zip(next_scales, (2 * LANES * len(tiles), 2 * PAGE), strict=True):
+            (place + group * step).prefetch(second=True)
         whole = [[[code.variable(code.same(I32, 0, lanes)) for _ in block.queries] for _ in starts] for _ in tiles]
         with code.count(0, GROUP // 2) as pair:
             offset = (group * (GROUP // 2) + pair) * (4 * LANES)
             for place in next_keys:
-                (place + offset).prefetch()
-            (values + group * (GROUP * PAGE) + pair * (2 * GROUP)).prefetch()
+                (place + offset).prefetch(second=True)
             some = [[(place + offset + 4 * at).array("i16", 2 * lanes)[0] for at in starts] for place in keys]
             for i, query in enumerate(block.queries):
                 two = query.i32[group * (GROUP // 2) + pair]

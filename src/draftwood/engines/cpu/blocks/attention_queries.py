@@ -87,7 +87,12 @@ class Queries:
         self.near = [code.room(F32, WIDEST + 2 * LANES) for _ in places]
         self.codes = [code.room(I16, CHUNK + WIDEST + 2 * LANES) for _ in places]
         self.scales = code.room(F32, CHUNK + WIDEST + 2 * LANES)
-        self._head_at = phase.page_layer + head * HeadCells.bytes(self.room)
+        bytes_ = HeadCells.bytes(self.room)
+        self._head_at = phase.page_layer + head * bytes_
+        # Where the next pieces' keys and values lie: of the next key head, or of the first one a chunk further.
+        is_last = (head + 1).equals(phase.kv_heads)
+        self._next_at = is_last.where(phase.page_layer, self._head_at + bytes_)
+        self._next_step = is_last.where(CHUNK, code.whole(0))
         self.parts = [self._part(i) for i in range(count)]
 
     def _part(self, i: int) -> Place:
@@ -99,6 +104,12 @@ class Queries:
     def cells(self, cell: Value) -> HeadCells:
         """Return the cells of the page in which this one lies."""
         return HeadCells(page_of(self.text, cell) + self._head_at, self.room)
+
+    def next_cells(self, cell: Value) -> HeadCells:
+        """Return the cells that the next pieces read when these read the page of this one, for prefetching."""
+        return HeadCells(
+            page_of(self.text, (cell + self._next_step).least(self.end - 1)) + self._next_at, self.room
+        )
 
     def tail_cell(self, i: int, position: Value) -> Value:
         """Return the cell of a query's position from its base on."""

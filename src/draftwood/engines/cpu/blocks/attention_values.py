@@ -115,10 +115,13 @@ def _sums(block: Queries, group: Value, spans: tuple[Span, Span], numbers: Seque
     for span in spans:
         with code.count(span.first, span.last) as tile:
             cell = tile * LANES
-            values = block.cells(cell).values(cell) + group * (GROUP * PAGE)
+            values, next_values = (
+                of(cell).values(cell) + group * (GROUP * PAGE) for of in (block.cells, block.next_cells)
+            )
             first = (tile - span.origin) * (LANES // 2)
             with code.count(0, LANES // 2) as pair:
                 line = values + pair * (2 * GROUP)
+                (next_values + pair * (2 * GROUP)).prefetch(second=True)
                 some = [(line + 2 * number).array("i8", 2 * lanes)[0].signed(I16) for number in numbers]
                 for codes, totals in zip(span.codes, sums, strict=True):
                     weights = codes.i32[first + pair]
