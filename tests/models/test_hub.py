@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 from tests.small_hub import COMMIT, used
 
 from draftwood.errors import FetchError, ModelError, ModelNotFoundError
@@ -83,6 +84,8 @@ def test_of_several_files_the_best_that_fits_is_taken_and_named(many, memory, ca
         (f"hf:{NAME}:BF16", "some-BF16.gguf"),
         (f"https://huggingface.co/{NAME}/some-Q2_K.gguf", "some-Q2_K.gguf"),
         (f"hf.co/{NAME}:Q2_K", "some-Q2_K.gguf"),
+        (f"https://huggingface.co/{NAME}/blob/main/some-Q2_K.gguf", "some-Q2_K.gguf"),
+        (f"https://huggingface.co/{NAME}/resolve/main/some-Q2_K.gguf?download=true", "some-Q2_K.gguf"),
     ],
 )
 def test_a_label_or_a_file_is_what_was_asked_for(many, asked, file):
@@ -196,6 +199,20 @@ def test_control_c_keeps_what_came(many):
     del many.repositories[NAME]["some-Q8_0.gguf"]
     here(f"{NAME}:Q2_K")
     assert not list(hub_module.hub_cache().rglob("*.partial")), "nobody will ask for its rest"
+
+
+def test_what_another_process_brings_of_an_older_commit_stays(many):
+    many.cut = [1000, *[0] * 5]
+    with pytest.raises(FetchError):
+        here(f"{NAME}:Q8_0")
+    (partial,) = hub_module.hub_cache().rglob("*.partial")
+    del many.repositories[NAME]["some-Q8_0.gguf"]
+    locks = hub_module.hub_cache() / ".locks" / hub_module.hub_folder(NAME).name
+    with FileLock(locks / f"{partial.stem}.lock"):
+        here(f"{NAME}:Q2_K")
+    assert partial.exists()
+    here(f"{NAME}:BF16")
+    assert not partial.exists()
 
 
 def test_two_that_ask_at_once_download_once(many):

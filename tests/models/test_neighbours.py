@@ -107,6 +107,10 @@ def test_a_model_of_lm_studio_s_goes_by_the_hub_s_name(home, root):
     assert [(one.name, one.place) for one in on_disk()] == [("owner/some-GGUF:Q4_K_M", "LM Studio")]
     with pytest.raises(ModelNotFoundError, match=r"has owner/some-GGUF, or it is private"):
         here("owner/some-GGUF:Q8_0")
+    (folder / "other-Q4_K_M.gguf").write_bytes(GGUF)
+    with pytest.raises(ModelError, match=r"several files \(other-Q4_K_M.gguf, some-Q4_K_M.gguf\)"):
+        here("owner/some-GGUF:Q4_K_M")
+    assert here("owner/some-GGUF/other-Q4_K_M.gguf").name == "other-Q4_K_M.gguf"
 
 
 def test_the_hub_s_cache_is_where_its_own_variables_say(monkeypatch, tmp_path):

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from draftwood.errors import ModelError
+
 _PREFIX = re.compile(r"hf:|(?:https://)?(?:hf\.co|huggingface\.co)/")
+_PAGE = re.compile(r"/(?:blob|resolve)/main(?=/)|(?:/tree/main)?/?(?:\?[\w=&]*)?$", re.ASCII)
+"""What the address of a page or of a download has besides the name of a model."""
+
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::([\w.-]+)|/(\w.*\.gguf))?", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)")
 _SIDE = re.compile(r"mmproj|^imatrix|imatrix\.gguf$|^mtp[-_.]", re.IGNORECASE)  # for pictures, counts, a head
@@ -61,9 +66,10 @@ class Variant:
 
 def hub_name(text: str) -> HubName | None:
     """Return what ``owner/name``, ``owner/name:Q4_K_M`` or ``owner/name/file.gguf`` names, also behind ``hf:`` or
-    the hub's address; None for other texts."""
-    prefix = _PREFIX.match(text)
-    found = _NAME.fullmatch(text, prefix.end() if prefix else 0)
+    the hub's address, also as the address of a page or of a download; None for other texts."""
+    if prefix := _PREFIX.match(text):
+        text = _PAGE.sub("", text[prefix.end() :])
+    found = _NAME.fullmatch(text)
     if found is None or (found[3] and not is_usable(found[3])):
         return None
     if not (found[2] or found[3]) and found[1].endswith(".gguf"):  # a file that is not there
@@ -103,12 +109,17 @@ def variants(sizes: Mapping[str, int]) -> list[Variant]:
 
 
 def meant(name: HubName, found: Iterable[Variant]) -> list[Variant]:
-    """Return those that a name means: several, where it leaves the choice open."""
+    """Return those that a name means: several, where it leaves the choice open. `ModelError` where several have
+    the label that it names."""
     if name.file:
         return [one for one in found if name.file in one.files]
-    if name.quantisation:
-        return [one for one in found if one.label == name.quantisation.upper()]
-    return list(found)
+    if not name.quantisation:
+        return list(found)
+    named = [one for one in found if one.label == name.quantisation.upper()]
+    if len(named) > 1:
+        files = ", ".join(one.files[0] for one in named)
+        raise ModelError(f"{name} may be several files ({files}): write {name.repository}/FILE.gguf")
+    return named
 
 
 def best(found: Sequence[Variant], free: int | None) -> Variant | None:

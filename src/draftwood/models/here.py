@@ -52,9 +52,6 @@ def choice(repository: Repository, wanted: HubName) -> Variant:
     if not found:
         said = f"{name} has no {wanted.file or wanted.quantisation}; it has {listed}"
         raise ModelNotFoundError(f"{said}: write {name}:LABEL or {name}/FILE.gguf")
-    if wanted.quantisation and len(found) > 1:
-        files = ", ".join(one.files[0] for one in found)
-        raise ModelError(f"{wanted} may be several files ({files}): write {name}/FILE.gguf")
     if wanted.quantisation or wanted.file:
         return found[0]
     free = free_memory()

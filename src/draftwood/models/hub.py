@@ -14,15 +14,19 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from draftwood.errors import DraftwoodError, FetchError, ModelNotFoundError
 from draftwood.files.paths import opened
 from draftwood.local.hub_names import Variant, is_usable, variants
 from draftwood.local.neighbours import hub_cache, hub_folder
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 Report = Callable[[int, int], None]
 """Called with the bytes that have come, and those that will have."""
@@ -131,11 +135,23 @@ def _partial(kept: Path, file: HubFile) -> Path:
 
 
 def _forget_others(kept: Path, repository: Repository) -> None:
-    """Remove what came of files that the repository no longer has."""
+    """Remove what came of files that the repository no longer has, but of those that another process brings."""
+    from filelock import Timeout
+
     now = {_partial(kept, file) for file in repository.files}
     for old in (kept / "blobs").glob("*.partial"):
         if old not in now:
-            old.unlink(missing_ok=True)
+            with suppress(Timeout), _lock(kept, old.stem).acquire(blocking=False):
+                old.unlink(missing_ok=True)
+
+
+def _lock(kept: Path, digest: str) -> BaseFileLock:
+    """Return the lock of a file, which is that of the hub's package."""
+    from filelock import FileLock
+
+    locks = hub_cache() / ".locks" / kept.name
+    locks.mkdir(parents=True, exist_ok=True)
+    return FileLock(locks / f"{digest}.lock")
 
 
 def _require_space(kept: Path, files: list[HubFile], name: str) -> int:
@@ -155,12 +171,8 @@ def _require_space(kept: Path, files: list[HubFile], name: str) -> int:
 
 def _bring_one(repository: Repository, file: HubFile, kept: Path, tick: Callable[[int], None]) -> None:
     """Put a file under its checksum into ``blobs``; of several processes one does."""
-    from filelock import FileLock
-
-    locks = hub_cache() / ".locks" / kept.name  # those of the hub's package
-    locks.mkdir(parents=True, exist_ok=True)
     blob, partial = kept / "blobs" / file.digest, _partial(kept, file)
-    with FileLock(locks / f"{file.digest}.lock"):
+    with _lock(kept, file.digest):
         if _is_whole(blob, file):
             tick(file.size)
             return
