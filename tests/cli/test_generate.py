@@ -10,9 +10,12 @@ import pytest
 
 from draftwood.api.generation import Generation
 from draftwood.cli.given import Loaded
+from draftwood.cli.prompt import only
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.errors import PromptError
 from draftwood.step import SourceStep, Step
 from draftwood.testing import ToyTarget
+from tests.cli.conftest import Terminal
 
 ESCAPE = "\x1b["
 PROMPT = "abcabcabcabc"
@@ -80,7 +83,35 @@ def test_prompts_from_files_and_standard_input(generate, draftwood, tiny, tmp_pa
     file.write_bytes(b"\xef\xbb\xbf" + PROMPT.encode() + b"\r\n")
     expected = generate().out
     assert draftwood("generate", f"@{file}", *flags(tiny)).out == expected
-    assert draftwood("generate", "-", *flags(tiny), stdin=PROMPT.encode() + b"\n").out == expected
+    for given in (["-"], [], ["-p", "-"]):
+        assert draftwood("generate", *given, *flags(tiny), stdin=PROMPT.encode() + b"\n").out == expected
+    for given in (["-p", PROMPT], ["--prompt", f"@{file}"], ["-f", file]):
+        assert draftwood("generate", *given, *flags(tiny)).out == expected
+
+
+def test_one_prompt_is_needed(refused, monkeypatch):
+    assert "give some text" in refused("generate")
+    assert "several prompts" in refused("generate", "a", "-p", "b")
+    monkeypatch.setattr("sys.stdin", Terminal())
+    with pytest.raises(PromptError, match="there is no prompt"):
+        only(None, None, None)
+
+
+def test_spellings_of_llama_cpp(draftwood, tiny):
+    own = ["--max-new-tokens", "9", "--temperature", "0.8", "--seed", "4", "--repetition-penalty", "1.1"]
+    theirs = ["-n", "9", "--temp", "0.8", "-s", "4", "--repeat-penalty", "1.1", "-c", "100", "-q"]
+    call = ("generate", "-p", PROMPT, "--raw", "-m", tiny, "--engine", "transformers")
+    assert draftwood(*call, *theirs[:-3], "-q").err == ""
+    assert draftwood(*call, *own).out == draftwood(*call, *theirs[:-3]).out
+
+
+def test_a_context_bounds_a_text_with_its_answer(draftwood, refused, tiny_gguf, tiny):
+    call = ("generate", PROMPT, "--raw", "-m", tiny_gguf(), "--json", "-n", "-1")
+    for size in (30, 1000):
+        found = draftwood(*call, "-c", size).document
+        assert found["prompt_tokens"] + len(found["ids"]) == size
+    assert "--ctx-size is for" in refused("generate", "a", "-m", tiny, "--engine", "transformers", "-c", 9)
+    assert "give at least 1, or -1" in refused("generate", "a", "-n", 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe\x00", b"a\0b"])

@@ -31,7 +31,7 @@ def test_version_and_help(draftwood):
 
 
 @pytest.mark.parametrize(("line", "hint"), [
-    ("generte x", "generate"), ("generate x --modle y", "--model"), ("generate", "PROMPT"),
+    ("generte x", "generate"), ("generate x --modle y", "--model"),
     ("info --jsn", "--json"), ("bench --wide", "--wide"),
     ("generate write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),
     ("chat write a haiku", 'in quotes, as in draftwood generate "write a haiku"'),

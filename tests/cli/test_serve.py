@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
-from draftwood.cli.serve import prefix_bytes
+from draftwood.cli.serve import _name_of, prefix_bytes
 from tests.helpers import limit_threads
 
 
@@ -45,8 +47,61 @@ def test_the_server_says_its_address_and_ends_with_an_interrupt(tiny, streams):
         if streams:
             with answer:
                 assert answer.read().endswith(b"data: [DONE]\n\n")
-        said = process.stderr.read().splitlines()
+        said = [
+            line for line in process.stderr.read().splitlines() if " POST /v1/chat/completions 200, " not in line
+        ]
         assert [line.partition(":")[0] for line in said] in ([], ["stopping", "stopping at once"][: 2 * streams])
+
+
+def test_a_model_in_a_file_has_the_files_name(tmp_path, monkeypatch):
+    for name, shown in (("a.Q4_1.gguf", "a.Q4_1"), ("b-00001-of-00002.gguf", "b"), ("a.b", "a.b")):
+        (tmp_path / name).touch()
+        assert _name_of(str(tmp_path / name)) == shown
+    (folder := tmp_path / "some.model").mkdir()
+    monkeypatch.chdir(folder)
+    assert {_name_of(one) for one in (str(folder), ".", f"{folder}/", "../some.model")} == {"some.model"}
+    assert (_name_of("smollm2"), _name_of("owner/name")) == ("smollm2", "owner/name")
+
+
+@pytest.mark.parametrize(("flags", "logged"), [([], "text"), (["--log-format", "json"], "json"), (["-q"], "")])
+def test_each_request_is_a_line(tiny, flags, logged):
+    command = [sys.executable, "-m", "draftwood", "serve", "-m", tiny, "--port", "0", "--strict-model", *flags]
+    pipe, env = subprocess.PIPE, {**os.environ, "DRAFTWOOD_LEARNED": "off"}
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env) as process:
+        url = process.stdout.readline().split()[2].rstrip(",")
+        asked = {"prompt": "secret", "max_tokens": 4, "model": tiny}
+        for path, body in (
+            ("v1/completions", asked),
+            ("v1/completions?key=k", {}),
+            ("%0Aodd", {}),
+            ("health", None),
+        ):
+            data = None if body is None else json.dumps(body).encode()  # urllib declares a form, as curl does
+            with suppress(urllib.error.HTTPError), urllib.request.urlopen(f"{url}/{path}", data) as answer:
+                assert path == "health" or json.load(answer)["usage"]["completion_tokens"] == 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        lines = [line for line in process.stderr.read().splitlines() if "/" in line]
+    if not logged:
+        assert lines == []
+        return
+    assert len(lines) == 3
+    assert not any("secret" in line or "key" in line for line in lines)
+    if logged == "text":
+        assert "POST /v1/completions 200, " in lines[0]
+        assert "read 6 of 6, wrote 4 tokens, " in lines[0]
+        assert "% drafted (length)" in lines[0]
+        assert "POST /%0Aodd 404, " in lines[2]
+        return
+    first, second, _ = map(json.loads, lines)
+    assert (second["status"], second["level"], "read" in second) == (400, "info", False)
+    assert first.pop("time").endswith("Z")
+    assert first.pop("seconds") >= 0
+    assert 0 <= first.pop("drafted") <= 1
+    assert first == {
+        "level": "info", "method": "POST", "path": "/v1/completions", "status": 200, "read": 6, "cached": 0,
+        "written": 4, "ended": ["length"],
+    }  # fmt: skip
 
 
 def test_memory_for_what_was_read_is_a_share_of_what_is_free(monkeypatch):

@@ -6,6 +6,7 @@ import httpx2 as httpx  # comes with the openai package
 import pytest
 
 from draftwood.local.crowding import Others
+from tests.serve.test_drafting import BODIES
 
 HELLO = [{"role": "user", "content": "hello hello"}]
 
@@ -185,3 +186,14 @@ def test_metrics_add_up(url, client):
     accepted = [after(f"vllm:spec_decode_num_accepted_tokens_{end}") for end in ("total", "per_pos_total")]
     assert accepted[0] == accepted[1] > 0
     assert after("vllm:num_requests_running") == after("vllm:num_requests_waiting") == 0
+
+
+def test_curl_need_not_say_that_it_sends_json_and_pages_of_other_sites_must(url):
+    form, evil = "application/x-www-form-urlencoded", {"origin": "http://evil"}
+    bodies = BODIES | {"/tokenize": {"prompt": "a"}, "/v1/embeddings": {"input": "a"}, "/api/show": {"model": "a"}}
+    for path, asked in bodies.items():
+        for kind, more, status in ((form, {}, 200), ("application/json", evil, 200), (form, evil, 400)):
+            found = httpx.post(
+                f"{url}{path}", content=json.dumps(asked), headers={"content-type": kind, **more}, timeout=60
+            )
+            assert found.status_code == status, found.text

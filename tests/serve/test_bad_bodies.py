@@ -91,7 +91,8 @@ def test_bodies_with_more_values_than_a_request_can_have_are_not_read(url, field
 
 
 def test_bodies_of_other_kinds_and_other_methods(url):
-    found = httpx.post(f"{url}{CHAT}", content=json.dumps(chat()), headers={"content-type": "text/plain"})
+    page = {"content-type": "text/plain", "origin": "http://127.0.0.1:1"}
+    found = httpx.post(f"{url}{CHAT}", content=json.dumps(chat()), headers=page)
     assert "Content-Type: application/json" in found.json()["error"]["message"]
     wrong = httpx.get(f"{url}{CHAT}")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")

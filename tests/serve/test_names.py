@@ -22,9 +22,9 @@ def test_any_name_is_served_and_answered_by(url, path):
 
 
 def test_a_strict_server_knows_its_names_alone():
-    with running(toy(), aliases=["claude-x", "claude-x", "tiny"], strict_model=True) as server:
+    with running(toy(), aliases=["claude-x", "claude-x", "tiny"], strict_model=True, former="/a/b.gguf") as server:
         for path, body in BODIES.items():
-            for name, status in (("tiny", 200), ("claude-x", 200), ("other", 404)):
+            for name, status in (("tiny", 200), ("claude-x", 200), ("/a/b.gguf", 200), ("other", 404)):
                 found = httpx.post(f"{server.url}{path}", json=body | {"model": name}, timeout=60)
                 assert found.status_code == status
             assert found.json()["error"]["type"] == "not_found_error"

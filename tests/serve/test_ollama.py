@@ -210,14 +210,6 @@ def test_errors_are_one_sentence(served, path, body, status, says):
     assert json.loads(OllamaForm("m", None, traced=None).failed(ApiError("no"))) == {"error": "no"}
 
 
-def test_curl_need_not_say_that_it_sends_json_and_pages_of_other_sites_must(url):
-    body, form = json.dumps({"model": "tiny"}), "application/x-www-form-urlencoded"
-    evil = {"origin": "http://evil"}
-    for kind, more, status in ((form, {}, 200), ("application/json", evil, 200), (form, evil, 400)):
-        found = httpx.post(f"{url}/api/generate", content=body, headers={"content-type": kind, **more})
-        assert found.status_code == status
-
-
 ODD = [None, True, 0, -1, 1e308, "", "a", "json", [], {}, [{}], [[]], ["a"], {"a": []}, {"function": None}]
 FIELDS = {
     "chat": ("messages", "tools", "format", "options", "think", "stream", "keep_alive", "draftwood", "model"),

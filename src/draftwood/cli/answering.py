@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from draftwood.cli import screen
 from draftwood.measure.wording import clean, count, doubted
@@ -76,13 +76,14 @@ class AnswerWriter:
 
 
 class Answering:
-    """An answer under way; what was produced survives an interrupt. ``quiet`` shows nothing."""
+    """An answer under way; what was produced survives an interrupt. ``shown`` is its text with what there is to
+    say of it, the text alone, or nothing."""
 
-    def __init__(self, loaded: Loaded, content: Any, *, quiet: bool = False) -> None:
+    def __init__(self, loaded: Loaded, content: Any, shown: Literal["all", "text", "nothing"] = "all") -> None:
         self.generation: Generation | None = None
         self.comparison: PlainAndDrafted | None = None
         self._loaded, self._content = loaded, content
-        self._writer = None if quiet else AnswerWriter(loaded.names)
+        self._writer, self._shown = None if shown == "nothing" else AnswerWriter(loaded.names), shown
 
     def write(self, *, trace: bool = False) -> bool:
         """Write the answer; returns whether it was interrupted. ``trace`` keeps the tree of each step."""
@@ -145,7 +146,7 @@ class Answering:
         from draftwood.cli.iterations import print_iterations
 
         self.end()
-        if self._writer is None or self.generation is None or not self.generation.ids:  # interrupted early
+        if self._shown != "all" or self.generation is None or not self.generation.ids:  # interrupted early
             return
         to = to or people()
         if iterations:

@@ -33,6 +33,7 @@ def chat(
     forget: Annotated[
         bool, Option("--forget", help="Drop the oldest turns when the conversation grows too long.")
     ] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Chat with a model; /help lists the commands."""
     system, loaded = prompt.read_system(system), given.load()
@@ -40,16 +41,16 @@ def chat(
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
     with Conversation(loaded.model, system=system, **loaded.keywords) as conversation:
-        Talk(conversation, loaded, forget).run()
+        Talk(conversation, loaded, forget, quiet=quiet).run()
 
 
 class Talk:
     """The loop of questions, answers and commands; an error ends it only where questions are piped in."""
 
-    def __init__(self, conversation: Conversation, loaded: Loaded, forget: bool) -> None:
+    def __init__(self, conversation: Conversation, loaded: Loaded, forget: bool, *, quiet: bool = False) -> None:
         from draftwood.api.target import target_of
 
-        self._conversation, self._loaded, self._forget = conversation, loaded, forget
+        self._conversation, self._loaded, self._forget, self._quiet = conversation, loaded, forget, quiet
         self._most = target_of(loaded.model).capabilities.max_positions
         self._turns: list[tuple[int, Generation]] = []  # tokens read, and the answer
         self._hinted = False
@@ -66,7 +67,8 @@ class Talk:
         """Answer questions until the user leaves."""
         with ExitStack() as stack:
             if self._interactive:
-                screen.say(f"Ask away; /help lists the commands, Ctrl-C stops an answer, {prompt.END} leaves.")
+                if not self._quiet:
+                    screen.say(f"Ask away; /help lists the commands, Ctrl-C stops an answer, {prompt.END} leaves.")
                 stack.enter_context(prompt.history(cache_folder() / "chat-history"))
             for line in self._typed() if self._interactive else prompt.piped():
                 try:
@@ -127,11 +129,11 @@ class Talk:
             return
         answer = conversation.generation
         writer.end(answer.text)
-        if self._interactive:
+        if self._interactive and not self._quiet:
             print_summary(people(), answer, self._loaded.names)
-        elif answer.lossy:
+        elif answer.lossy and not self._quiet:
             self._note(lossy_note(answer.rule))
-        if not self._hinted and (note := self._loaded.head_note(answer)):
+        if not (self._hinted or self._quiet) and (note := self._loaded.head_note(answer)):
             self._hinted = True
             self._note(note)
         if answer.finish_reason == "length" and answer.prompt_tokens + len(answer.ids) >= self._most:

@@ -89,7 +89,7 @@ def _explain_live(loaded: Loaded, content: Any, step: int | None, as_json: bool)
 
     rule = load(loaded.given.rule)
     ruled = {"rule": label(rule), "lossy": rule.lossy}
-    answering = Answering(loaded, content, quiet=as_json)
+    answering = Answering(loaded, content, "nothing" if as_json else "all")
     interrupted = answering.write(trace=True)
     answering.end()
     if not as_json:

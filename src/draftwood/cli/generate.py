@@ -12,7 +12,7 @@ from typer import Argument, Option
 from draftwood.cli import early, options, screen
 from draftwood.cli.answering import Answering, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
-from draftwood.cli.prompt import as_asked, read_prompt, read_system
+from draftwood.cli.prompt import as_asked, only, read_prompt, read_system
 from draftwood.errors import UsageError
 from draftwood.files.paths import is_stream
 
@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 @options.shared
 def generate(
     call: typer.Context,
+    given: Given,
     prompt: Annotated[
-        str,
+        str | None,
         Argument(
             metavar="PROMPT|@FILE|-",
-            help="The prompt itself, @ and a file that holds it, or - for standard input.",
+            help="The prompt itself, @ and a file that holds it, or - for standard input. [default: that one]",
         ),
-    ],
-    given: Given,
+    ] = None,
+    text: Annotated[str | None, Option("--prompt", "-p", metavar="PROMPT|@FILE|-", help="The same.")] = None,
+    file: Annotated[
+        str | None, Option("--file", "-f", metavar="FILE", help="A file that holds the prompt.")
+    ] = None,
     chat: options.Chat = None,
     system: options.System = None,
     compare: Annotated[
@@ -52,6 +56,7 @@ def generate(
         ),
     ] = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Answer a prompt; colours show which drafter proposed each token."""
     system = read_system(system, chat)
@@ -65,11 +70,11 @@ def generate(
         from draftwood.cli.iterations import for_iterations
 
         given = for_iterations(call, given, unseen=compare or as_json)
-    text = read_prompt(prompt)
+    asked = read_prompt(only(prompt, text, file))
     early.check_rows(output, "generate")
     loaded = given.load()
-    content = as_asked(text, loaded.tokenizer, chat, system, quiet=as_json)
-    answer = Answering(loaded, content, quiet=as_json)
+    content = as_asked(asked, loaded.tokenizer, chat, system, quiet=as_json or quiet)
+    answer = Answering(loaded, content, "nothing" if as_json else "text" if quiet else "all")
     writer = _writer(output, loaded) if output is not None else None
     if writer is not None and output is not None and not is_stream(output):
         writer().close()  # checked before anything is written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,17 +31,29 @@ class WritingFlags:
     """How the tokens of an answer are chosen, and where it ends."""
 
     max_new_tokens: Annotated[
-        int | None, Option(min=1, help="Most tokens to write. [default: the model's own setting, else 256]")
+        int | None,
+        Option(
+            "--max-new-tokens",
+            "-n",
+            "--predict",
+            "--n-predict",
+            min=-1,
+            help="Most tokens to write; -1: as many as fit. [default: the model's own setting, else 256]",
+        ),
     ] = None
     temperature: Annotated[
-        float | None, Option(help="0: always the likeliest token. [default: the model's, else 0]")
+        float | None,
+        Option("--temperature", "--temp", help="0: always the likeliest token. [default: the model's, else 0]"),
     ] = None
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
     top_p: Annotated[
         float | None, Option(help="Sample from the likeliest tokens whose probabilities add up to this.")
     ] = None
     min_p: Annotated[float | None, Option(help="Leave out tokens below this share of the top probability.")] = None
-    repetition_penalty: Annotated[float | None, Option(help="Above 1: fewer repeated tokens.")] = None
+    repetition_penalty: Annotated[
+        float | None,
+        Option("--repetition-penalty", "--repeat-penalty", help="Above 1: fewer repeated tokens."),
+    ] = None
     seed: options.Seed = None
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this text; may be repeated.")] = None
 
@@ -139,6 +152,10 @@ class Given(Loading, GrammarFlags, WritingFlags, DraftingFlags, ModelFlag):
     def settings(self) -> dict[str, Any]:
         """What `draftwood.stream` and `draftwood.Conversation` call settings."""
         found = {name: getattr(self, name) for name in WritingFlags.__dataclass_fields__}
+        if found["max_new_tokens"] == 0:
+            raise UsageError("--max-new-tokens is 0: give at least 1, or -1 for as many as fit")
+        if found["max_new_tokens"] == -1:
+            found["max_new_tokens"] = sys.maxsize
         return found | {"stop": self.stop or None} | ({} if self.asked is None else {"grammar": self.asked})
 
     @property

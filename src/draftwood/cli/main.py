@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import io
+import json
 import logging
 import os
 import sys
@@ -13,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from time import gmtime, strftime
 from typing import Annotated
 
 import typer
@@ -51,6 +53,7 @@ def command_line(verb: str | None = None) -> typer.Typer:
         help="Makes language models answer faster; the text stays the model's own.",
         epilog=_EPILOG,
         add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         invoke_without_command=True,
         rich_markup_mode=None,  # plain help, plain errors: nothing that a pipe would garble
         pretty_exceptions_enable=False,
@@ -81,11 +84,22 @@ def _top(
 
 
 class _Warnings(logging.Handler):
-    """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error."""
+    """Prints what draftwood logs, for instance that a drafter failed, as one line on standard error.
+
+    The server's own notes come without a word before them, and all that it logs as JSON if it is told so.
+    """
+
+    as_json = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = "note" if record.levelno == logging.INFO else record.levelname.lower()
-        _say(f"{level}: {self.format(record)}")
+        level, said = record.levelname.lower(), self.format(record)
+        if self.as_json:
+            found = {"time": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(record.created)), "level": level}
+            _say(json.dumps(found | getattr(record, "fields", {"message": said})))
+        elif record.levelno == logging.INFO:
+            _say(said if record.name == "draftwood.server" else f"note: {said}")
+        else:
+            _say(f"{level}: {said}")
 
 
 _PROMPTED = {
@@ -96,7 +110,7 @@ _PROMPTED = {
     "drift": "drift",
 }
 """Verbs that are likely to be given a prompt without quotes, and how it is given."""
-_WARNINGS = _Warnings()
+WARNINGS = _Warnings()
 _FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # errors of output streams that cannot be written
 
 
@@ -162,8 +176,10 @@ def _prepare(debug: bool) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning" if debug else "error")
     logger = logging.getLogger("draftwood")
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-    logging.getLogger("draftwood.engine").setLevel(logging.INFO)  # which one runs, where that may surprise
-    logger.addHandler(_WARNINGS)  # once: a second time changes nothing
+    for name in ("engine", "server"):  # which one runs, where that may surprise; what it was asked
+        logger.getChild(name).setLevel(logging.INFO)
+    WARNINGS.as_json = False
+    logger.addHandler(WARNINGS)  # once: a second time changes nothing
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ? for characters that its encoding lacks

@@ -31,7 +31,7 @@ Prompts = Annotated[
     ),
 ]
 Arms = Annotated[str, Option(metavar="ARM,ARM", help="Sets to compare: ngram,ngram+lookup:length=8.")]
-MaxNewTokens = Annotated[int, Option(min=1, help="Most tokens of an answer.")]
+MaxNewTokens = Annotated[int, Option("--max-new-tokens", "-n", min=1, help="Most tokens of an answer.")]
 Limit = Annotated[int | None, Option(min=1, help="Most prompts per task.")]
 
 

@@ -47,7 +47,9 @@ RuleName = Annotated[
         "change it.",
     ),
 ]
-Seed = Annotated[int | None, Option(help="The same seed gives the same text. [default: a new one]")]
+Seed = Annotated[
+    int | None, Option("--seed", "-s", help="The same seed gives the same text. [default: a new one]")
+]
 Chat = Annotated[
     bool | None,
     Option(
@@ -56,8 +58,12 @@ Chat = Annotated[
         "a template]",
     ),
 ]
-System = Annotated[str | None, Option(metavar="TEXT|@FILE", help="System message.")]
+System = Annotated[
+    str | None,
+    Option("--system", "-sys", "--system-prompt", metavar="TEXT|@FILE", help="System message."),
+]
 Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print the answer and nothing about it.")]
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,16 @@ class Engines:
         Option(help="cpu (draftwood's own), llama.cpp or transformers. [default: the fastest here for the model]"),
     ] = None
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps. [default: the best there is]")] = None
-    gpu_layers: Annotated[int, Option(min=-1, help="Layers of a GGUF file on a graphics card; -1: all.")] = -1
-    threads: Annotated[int | None, Option(min=1, help="CPU threads. [default: the engine's choice]")] = None
+    gpu_layers: Annotated[
+        int,
+        Option(
+            "--gpu-layers", "-ngl", "--n-gpu-layers",
+            min=-1, help="Layers of a GGUF file on a graphics card; -1: all.",
+        ),
+    ] = -1  # fmt: skip
+    threads: Annotated[
+        int | None, Option("--threads", "-t", min=1, help="CPU threads. [default: the engine's choice]")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,14 @@ class _MachineFlags(Engines):
 @dataclass(frozen=True)
 class Loading(_MachineFlags, ModelFlag):
     """Which model, and how it is run."""
+
+    ctx_size: Annotated[
+        int,
+        Option(
+            "--ctx-size", "-c",
+            min=0, help="Most tokens of a text with its answer, if fewer than the model takes; 0: as many.",
+        ),
+    ] = 0  # fmt: skip
 
     def for_transformers(self) -> Loading:
         """Return the same, by transformers if that can run the model and no other engine was named."""
@@ -150,7 +172,21 @@ class Loading(_MachineFlags, ModelFlag):
         elif self.weights is not None:
             said = f"{self.model} runs on its weights as {self.weights}: its texts are those of another model"
             screen.say(said, file=sys.stderr)
+        if self.ctx_size:
+            self._shorten(loaded[0])
         return loaded
+
+    def _shorten(self, model: Any) -> None:
+        """Let a model take as many tokens as were asked for; memory for them is taken as texts grow."""
+        from draftwood.contracts import Target
+
+        if not isinstance(model, Target):
+            raise UsageError("--ctx-size is for models on the engines cpu and llama.cpp: leave it out")
+        able = model.capabilities
+        if self.ctx_size > able.max_positions:
+            said = f"{self.model} takes {able.max_positions:,} tokens, not the {self.ctx_size:,} of --ctx-size"
+            screen.say(said, file=sys.stderr)
+        model.capabilities = replace(able, max_positions=min(self.ctx_size, able.max_positions))
 
     def setting_of(self, model: Any) -> Setting:
         """Return what the cost of the loaded model's passes depends on, under the name that the user gave."""

@@ -24,6 +24,18 @@ _FROM_A_FILE = "a text that starts with @ must come from a file"
 _PASTED = 0.03  # seconds in which the next line of a pasted text comes
 
 
+def only(prompt: str | None, text: str | None, file: str | None) -> str:
+    """Return the one prompt that was given, as `read_prompt` takes it: as an argument, by ``-p``, or in the file
+    of ``-f``; else standard input's. `UsageError` where there are several, `PromptError` where there is none."""
+    given = [prompt, text, None if file is None else f"@{file}"]
+    found = [one for one in given if one is not None]
+    if len(found) > 1:
+        raise UsageError("several prompts were given: give one, as PROMPT, by -p or by -f")
+    if not found and sys.stdin.isatty():
+        raise PromptError('there is no prompt: give one, as in draftwood generate "Write a haiku", or @FILE')
+    return found[0] if found else "-"
+
+
 def read_prompt(given: str) -> str:
     """Return the prompt: the word itself, the text of ``@FILE``, or standard input for ``-``, by `given_text`."""
     if given == "-":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +20,7 @@ from draftwood.cli.given import DraftingFlags
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import named
+from draftwood.local.catalogue import CATALOGUE
 from draftwood.local.machine import free_memory, threads_given
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
@@ -32,6 +34,8 @@ _SOCKETS = 8192
 _GIB = 1 << 30
 _UNKNOWN, _MOST_PREFIXES = _GIB // 2, 16 * _GIB
 """Bytes for what was read of ended texts where free memory is not known, and at most."""
+_PART = re.compile(r"-\d{5}-of-\d{5}$")  # of a model in several files
+_LOG = logging.getLogger("draftwood.server")
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate", "alloc_failed", "can't start new thread")
 
 
@@ -48,12 +52,19 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     name: Annotated[
-        str | None, Option(metavar="NAME", help="The model's name in the API. [default: what --model says]")
+        str | None,
+        Option(
+            metavar="NAME",
+            help="The model's name in the API. [default: what --model says; of a path the file's name]",
+        ),
     ] = None,
     alias: Annotated[
         list[str] | None,
         Option(
-            metavar="NAME", help="A further name of the model, which lists of models have. May be given again."
+            "--alias",
+            "-a",
+            metavar="NAME",
+            help="A further name of the model, which lists of models have. May be given again.",
         ),
     ] = None,
     strict_model: Annotated[
@@ -81,7 +92,8 @@ def serve(
         ),
     ] = None,
     max_running: Annotated[
-        int, Option("--max-running", min=1, help="Most texts that are written at the same time.")
+        int,
+        Option("--max-running", "-np", "--parallel", min=1, help="Most texts that are written at the same time."),
     ] = 16,
     max_waiting: Annotated[
         int, Option("--max-waiting", min=0, help="Most texts that wait; more get status 429.")
@@ -149,6 +161,11 @@ def serve(
             "--strict-parts", help="Refuse images and other parts that are no text, instead of leaving them out."
         ),
     ] = False,
+    log_format: Annotated[
+        Literal["text", "json"],
+        Option(help="How a request is logged, on standard error: a line, or a JSON object."),
+    ] = "text",
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Log no requests, only what goes wrong.")] = False,
 ) -> None:
     """Serve a model by the OpenAI API, with a page to try it on."""
     try:
@@ -164,6 +181,9 @@ def serve(
         raise UsageError("--prediction is for one answer: clients of a server send their own, as 'prediction'")
     if prefix_cache_dir is not None and prefix_cache_mib == 0:
         raise UsageError("what --prefix-cache-dir keeps is read into memory: give --prefix-cache-mib more than 0")
+    from draftwood.cli.main import WARNINGS
+
+    WARNINGS.as_json = log_format == "json"
     names = given.check()
     if threads_given(2) < 2:
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
@@ -171,7 +191,7 @@ def serve(
         setup = _prepared(given, names)
         setup.request([0], served=True)  # raises where the model has settings that cannot be followed
         settings = Settings(
-            clean(name or given.model), max_running, max_waiting, keys=tuple(keys),
+            clean(name or _name_of(given.model)), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
             prefix_folder=prefix_cache_dir and named(prefix_cache_dir),
             prefix_disk_bytes=prefix_cache_disk_gib * _GIB,
@@ -181,9 +201,20 @@ def serve(
                 {"on": True, "off": False}.get(reasoning), None if reasoning_budget < 0 else reasoning_budget),
             origins=list(map(usable_origin, cors or ())), hosts=(*hosts_of(host), *(allowed_host or ())),
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,
+            former="" if name else given.model, logs_requests=not quiet,
         )  # fmt: skip
         _say(listening, settings, setup)
         run(setup, settings, listening)
+
+
+def _name_of(model: str) -> str:
+    """Return a model's name in the API: of a path its file's, which tells clients of no folders."""
+    place = Path(model).expanduser()
+    if model in CATALOGUE or not place.exists():
+        return model
+    if place.is_file():
+        return _PART.sub("", place.name.removesuffix(".gguf"))
+    return place.name if place.name.strip(".") else place.resolve().name
 
 
 def prefix_bytes(setup: Setup) -> int:
@@ -220,7 +251,7 @@ def run(setup: Setup, settings: Settings, listening: socket.socket) -> None:
     from draftwood.serve.guards import PatientServer
 
     _allow_connections()
-    server = PatientServer(make_app(setup, settings), settings.stop_seconds, partial(screen.say, file=sys.stderr))
+    server = PatientServer(make_app(setup, settings), settings.stop_seconds, _LOG.info)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again once it has ended
         server.run(sockets=[listening])
 

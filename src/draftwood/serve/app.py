@@ -25,6 +25,7 @@ from draftwood.serve.llama_routes import add_llama
 from draftwood.serve.meanings import CHAT, COUNT, MESSAGES, RESPONSES, TEXT
 from draftwood.serve.message_form import MessageForm
 from draftwood.serve.messages import CountRequest, MessagesRequest
+from draftwood.serve.metrics import RequestLog
 from draftwood.serve.ollama_routes import add_ollama
 from draftwood.serve.page import page
 from draftwood.serve.parts import PartReader
@@ -107,6 +108,8 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     )
     if settings.origins:
         app.add_middleware(Cors, origins=settings.origins)
+    if settings.logs_requests:
+        app.add_middleware(RequestLog)
     return app
 
 

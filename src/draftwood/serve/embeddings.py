@@ -25,6 +25,7 @@ from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.fields import MOST_MESSAGES, Every, Items, JsonObject, Name, RequestBody
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.meanings import ALL, EMBEDDINGS, OLLAMA_EMBED, OLLAMA_EMBEDDING
+from draftwood.serve.metrics import TEXTS
 from draftwood.serve.ollama_form import nanoseconds
 from draftwood.serve.ollama_routes import without_tag
 from draftwood.serve.server import Server, told_ignored
@@ -122,6 +123,7 @@ class _Reading:
 
     def __init__(self, server: Server, ids: Sequence[int], loop: asyncio.AbstractEventLoop) -> None:
         setup, self._loop, self._told = server.setup, loop, asyncio.Queue[Emission]()
+        self.generation = None  # it writes nothing
         self.pool, layer = StatePool(server.settings.pooling), max(setup.target.capabilities.hidden)
         request = setup.request(ids, max_new_tokens=1, temperature=0, stop=[], drafters=())
         watch = Watch(lambda *_: None, _NO_PLACES, (layer,), lambda _first, states: self.pool.see(states[layer]))
@@ -160,6 +162,7 @@ async def embedded(
         raise ApiError("this engine shows no states of texts, of which vectors are made: serve with --engine cpu")
     loop = asyncio.get_running_loop()
     readings = await server.aside(http, partial(_readings, server, texts, loop, cuts=cuts), min(1, len(texts)))
+    http.scope.get(TEXTS, []).extend(readings)
     vectors = await unless_gone(http, _read(server, readings, dimensions))
     return Embedded(vectors, sum(len(one.job.request.prompt) for one in readings))
 

@@ -187,13 +187,13 @@ class StrictRoute(APIRoute):
 
 
 def _declared(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Return a request with its body declared as JSON, if it is for Ollama's routes, which take any.
+    """Return a request with its body declared as JSON, whatever it was declared as, unless a browser sends it.
 
-    Its pages ask by curl, which declares a form. A browser says which page has asked, and could be made to send a
-    form by a page of another site: there the body stays what it is declared as.
+    People ask by ``curl -d``, which declares a form. A page of another site can make a browser send a form without
+    asking us first, but not one that is declared as JSON: so a browser's bodies stay what they are declared as. A
+    browser says from which page it asks, by at least one of these headers.
     """
-    names = {name for name, _ in scope["headers"]}
-    if not scope["path"].startswith(OLLAMA) or names & {b"origin", b"sec-fetch-site"}:
+    if {name for name, _ in scope["headers"]} & {b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"referer"}:
         return scope
     kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
     return {**scope, "headers": [*kept, (b"content-type", b"application/json")]}

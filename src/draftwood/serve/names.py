@@ -14,17 +14,19 @@ class Names:
 
     Agents ask for models of other services by name, and cannot be told otherwise; so any other name is served as
     well, unless ``is_strict``. Answers repeat the name that was asked for, as vLLM's do. ``most``: tokens that the
-    model takes. ``known`` are the listed names, its own first.
+    model takes. ``known`` are the listed names, its own first; ``former`` is served, too, and not listed.
     """
 
-    def __init__(self, own: str, aliases: Sequence[str], *, is_strict: bool, started: int, most: int) -> None:
+    def __init__(
+        self, own: str, aliases: Sequence[str], *, is_strict: bool, started: int, most: int, former: str = ""
+    ) -> None:
         self.known = tuple(dict.fromkeys([own, *aliases]))
-        self._is_strict, self._started, self._most = is_strict, started, most
+        self._is_strict, self._started, self._most, self._former = is_strict, started, most, former
 
     def checked(self, name: str | None) -> str:
         """Return the name that an answer has; raises `ApiError` for one that is not served."""
         own = self.known[0]
-        if self._is_strict and name is not None and name not in self.known:
+        if self._is_strict and name is not None and name not in (*self.known, self._former):
             said = f"no model {name[:200]!r} is served here: ask for {' or '.join(map(repr, self.known))}"
             raise ApiError(said, NOT_FOUND, param="model", code="model_not_found")
         return own if name is None else name

@@ -24,7 +24,7 @@ from draftwood.serve.fields import Common, Writing
 from draftwood.serve.guards import authorization_of, namespace_of
 from draftwood.serve.inbox import Readers
 from draftwood.serve.infill import InfillRequest
-from draftwood.serve.metrics import Metrics
+from draftwood.serve.metrics import TEXTS, Metrics
 from draftwood.serve.names import Names
 from draftwood.serve.ollama import OllamaRequest
 from draftwood.serve.parts import PartReader
@@ -63,9 +63,11 @@ class Settings:
     pass_unknown_calls: bool = False  # calls of functions that were not offered reach clients as calls
     strict_parts: bool = False  # images and other parts that are no text are refused
     aliases: Sequence[str] = ()  # further names of the model
+    former: str = ""  # a name that is served, too, and not listed
     strict_model: bool = False  # other names are refused
     origins: Sequence[str] = ()  # of pages of other sites that may ask, ``*``: all
     hosts: Sequence[str] = ()  # names allowed in the header Host beside the loopback's; ``*``: any
+    logs_requests: bool = False  # a line for each in the log ``draftwood.server``
 
 
 class Server:
@@ -88,7 +90,7 @@ class Server:
         self.started = int(time())
         self.names = Names(
             settings.model, settings.aliases, is_strict=settings.strict_model, started=self.started,
-            most=setup.target.capabilities.max_positions,
+            most=setup.target.capabilities.max_positions, former=settings.former,
         )  # fmt: skip
 
     @asynccontextmanager
@@ -160,6 +162,7 @@ class Server:
             raise said from None  # the log has it
         finally:
             asking.left.set()
+        http.scope.get(TEXTS, []).extend(answers)
         self.worker.submit([answer.job for answer in answers])  # at once, so that their places are still free
         unread = [getattr(asked, "named", {}).get(name, name) for name in asking.ignored]
         headers = told_ignored([*asked.ignored, *unread, *left_out])
