@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import figures_llama
 import figures_speed
 import own_passes as own
 from never_slower_table import pairs
-from results import Figure, by_arm, rows, said, table
+from results import RESULTS, Figure, by_arm, lines, rows, said, table
 
 from draftwood.measure.records.timing import acceptance_length
 from draftwood.measure.wording import number
@@ -149,10 +150,63 @@ def _count(identical: Iterable[bool]) -> str:
     return f"{sum(not same for same in told)} of {len(told)}"
 
 
+CARD = "gpu.jsonl"
+OF_CARD: tuple[tuple[str, str, tuple[str, ...], str, Callable[[Any], str], str], ...] = (
+    (
+        "Texts on a card", "texts", ("model", "task"), "arm",
+        lambda row: number(row["tokens"] / row["seconds"], 1),
+        "Tokens per second of random weights in bfloat16 that are made to write recorded answers, as in the table "
+        "of larger models; `generate` and `lookup` are `model.generate` of transformers and its prompt lookup, "
+        "`together` are several texts at once.",
+    ),
+    (
+        "Passes on a card", "pass", ("model", "shape", "context"), "width",
+        lambda row: number(1e3 * row["seconds"], 1),
+        "Milliseconds of a pass over so many tokens, medians, by the tokens before it.",
+    ),
+    (
+        "Equal scores on a card", "equality", ("model", "shape"), "width",
+        lambda row: "{same_bits}, {same_best} of {rows} ({largest:.1%})".format(**row),
+        "How many rows of a pass over so many tokens (or texts) have the bits of a pass of their own, how many "
+        "the same best token, and the largest difference as a share of the largest score.",
+    ),
+    (
+        "Memory on a card", "memory", ("model",), "arm", lambda row: number(row["bytes"] / 1e9, 1),
+        "Gigabytes that are taken at most, weights included, while a prompt of 8,000 tokens is read.",
+    ),
+    (
+        "Types of models on a card", "types", ("drafts", "way"), "dtype",
+        lambda row: f"`{row['type']}`" + (f" ({row['differs']})" if row.get("differs") else ""),
+        "How the tiny models of [model types](models.md) run, by number format.",
+    ),
+)  # fmt: skip
+"""Tables of gpu.py's rows: title, part, what names a line and a column, a cell, what is said."""
+
+
+def card(name: str = CARD) -> list[Figure]:
+    """What gpu.py measured on a graphics card."""
+    first, *found = lines(name)
+    left = [f"{row['part']} of {row['model']} ({row['why']})" for row in found if row["row"] != "measured"]
+    told = f" On one {first['provenance'].get('card', 'processor')}."
+    told += f" Not all was measured: {', '.join(left)}." if left else ""
+    made = []
+    for title, part, keys, column, cell, about in OF_CARD:
+        cells: dict[tuple[str, ...], dict[str, list[str]]] = {}
+        for row in found:
+            if (row["row"], row["part"]) == ("measured", part):
+                line = cells.setdefault(tuple(str(row.get(key, "")) for key in keys), {})
+                line.setdefault(str(row[column]), []).append(cell(row))
+        columns = list(dict.fromkeys(one for line in cells.values() for one in line))
+        body = [[*key, *(", ".join(line.get(one, ())) for one in columns)] for key, line in cells.items()]
+        made.append(Figure(title, about + told, (name,), table([*keys, *columns], body)))
+    return made
+
+
 @functools.cache
 def figures() -> list[tuple[str, list[Figure]]]:
     """Chapters of the page, each with its tables."""
-    return [("Speed", figures_speed.chapter()), ("Tokens per pass", counts())]
+    found = [("Speed", figures_speed.chapter()), ("Tokens per pass", counts())]
+    return [*found, ("On a graphics card", card())] if (RESULTS / CARD).exists() else found
 
 
 def page() -> str:

@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from cpu_passes import LlamaLibrary
-from shapes import SHAPES
 
 from draftwood.api.setup import Setup
 from draftwood.contracts import Target, Watch
@@ -41,24 +40,33 @@ from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, grouped, read_traces
 from draftwood.tree import TokenTree
 
+if TYPE_CHECKING:
+    from cpu_passes import LlamaLibrary
+
 ACCEPTED = (0.88, 0.82, 0.71, 0.64)
 """Shares of tokens that were right, by depth and where those before were (llama.cpp's pull request 22673)."""
 TRACES = Path(__file__).parent / "results" / "answers-test.jsonl.zst"
 
 
 class ForcedScores(ReplayScores):
-    """The tokens of a recorded text, and the states of the pass."""
+    """The tokens of a recorded text, and the states of the pass. What the model would choose is looked up, too,
+    since that takes time."""
 
     def __init__(self, text: Sequence[int], length: int, tree: TokenTree, inner: Any) -> None:
         super().__init__(text, length, tree)
-        self.hidden = inner.hidden
+        self.hidden, self._chosen = inner.hidden, inner.argmax
+
+    def argmax(self, row: int) -> int:
+        self._chosen(row)
+        return super().argmax(row)
 
 
 class Forced(Target):
-    """A target that computes every pass and then chooses the tokens of ``text``; one request at a time."""
+    """A target that computes every pass and then chooses the tokens of ``texts``, prompts and answers, which all
+    begin differently."""
 
-    def __init__(self, inner: CpuTarget) -> None:
-        self.inner, self.text = inner, [0]
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.texts = inner, [[0]]
         self.capabilities = replace(inner.capabilities, top_k=False, grows=False)
 
     def pass_times(self) -> dict[int, float]:
@@ -71,21 +79,23 @@ class Forced(Target):
         self, prompts: Sequence[Sequence[int]], *, reserve: int = 0, watch: Sequence[Watch] | None = None
     ) -> list[Any]:
         opened = self.inner.open(prompts, reserve=reserve, watch=_without_scores(watch))
-        return [(session, self._next(session.length, TokenTree.empty(), scores)) for session, scores in opened]
+        return [(session, self._next(session, 0, TokenTree.empty(), scores)) for session, scores in opened]
 
     def extend(
         self, texts: Sequence[tuple[Any, Sequence[int]]], watch: Sequence[Watch] | None = None
     ) -> list[Any]:
         found = self.inner.extend(texts, _without_scores(watch))
         pairs = zip(texts, found, strict=True)
-        return [self._next(session.length, TokenTree.empty(), scores) for (session, _), scores in pairs]
+        return [self._next(session, 0, TokenTree.empty(), scores) for (session, _), scores in pairs]
 
     def score(self, requests: Sequence[tuple[Any, int, TokenTree]]) -> list[Any]:
         pairs = zip(requests, self.inner.score(requests), strict=True)
-        return [self._next(session.length + 1, tree, scores) for (session, _, tree), scores in pairs]
+        return [self._next(session, 1, tree, scores) for (session, _, tree), scores in pairs]
 
-    def _next(self, length: int, tree: TokenTree, scores: Any) -> ForcedScores:
-        return ForcedScores(self.text, length, tree, scores)
+    def _next(self, session: Any, roots: int, tree: TokenTree, scores: Any) -> ForcedScores:
+        read = session.ids
+        text = next(text for text in self.texts if text[: len(read)] == read)
+        return ForcedScores(text, len(read) + roots, tree, scores)
 
 
 def _without_scores(watch: Sequence[Watch] | None) -> list[Watch] | None:
@@ -108,9 +118,9 @@ class SimulatedReader(HeadReader):
         chain, always = (length, depth - 1, depth, asked.sizes[3], 1, depth), (0.0, 1.0, 1.0, -1.0, 0.0)
         grown = super().grow(asked._replace(sizes=np.array(chain), worth=np.array(always)))
         assert len(grown.beliefs) == depth, "the block was not run as often as its chain is long"
-        draws = np.random.default_rng((length, *self._forced.text[length - 2 : length])).random(depth)
+        draws = np.random.default_rng((length, *self._forced.texts[0][length - 2 : length])).random(depth)
         are_right = np.logical_and.accumulate(draws < ACCEPTED[:depth])
-        true = np.resize(self._forced.text[length : length + depth], depth)
+        true = np.resize(self._forced.texts[0][length : length + depth], depth)
         tokens = np.where(are_right, true, (true + 1) % self._forced.capabilities.vocab_size)
         classes = asked.firsts[1 : depth + 1] + np.searchsorted(asked.bounds, ACCEPTED[:depth], "right")
         columns = np.array((tokens, np.arange(-1, depth - 1), classes), np.int32)
@@ -139,17 +149,24 @@ class Arm:
     def __post_init__(self) -> None:
         self.setup = Setup(self.target, None, self.drafters, "off" if self.drafters == "none" else "goodput")
 
-    def write(self, prompt: list[int], output: list[int]) -> dict[str, Any]:
-        self.target.text = [*prompt, *output, 0]
-        request = self.setup.request(prompt, max_new_tokens=len(output), temperature=0.0)
-        with self.setup.open([request]) as sequences:
+    def write(self, *texts: tuple[list[int], list[int]]) -> dict[str, Any]:
+        """Write the answers to these prompts together. The first token of each, which comes from reading its
+        prompt, counts nowhere; a pass counts for each text that takes part in it."""
+        self.target.texts = [[*prompt, *output, 0] for prompt, output in texts]
+        make, found = self.setup.request, [[] for _ in texts]
+        requests = [make(prompt, max_new_tokens=len(output), temperature=0.0) for prompt, output in texts]
+        with self.setup.open(requests) as sequences:
             emissions = decode_sequences(self.target, self.setup.planner, sequences)
-            found, passes, started = list(next(emissions).tokens), 0, perf_counter()
+            for emission in islice(emissions, len(texts)):
+                found[emission.row] += emission.tokens
+            passes, started = 0, perf_counter()
             for emission in emissions:
-                found, passes = [*found, *emission.tokens], passes + 1
+                found[emission.row] += emission.tokens
+                passes += 1
             seconds = perf_counter() - started
-        assert found == output, "the answer is not the recorded one"
-        return {"arm": self.name, "tokens": len(output) - 1, "passes": passes, "seconds": seconds}
+        assert found == [output for _, output in texts], "an answer is not the recorded one"
+        tokens = sum(len(output) - 1 for _, output in texts)
+        return {"arm": self.name, "tokens": tokens, "passes": passes, "seconds": seconds}
 
 
 @dataclass
@@ -159,7 +176,8 @@ class LlamaArm:
     library: LlamaLibrary
     name = "llama.cpp"
 
-    def write(self, prompt: list[int], output: list[int]) -> dict[str, Any]:
+    def write(self, text: tuple[list[int], list[int]]) -> dict[str, Any]:
+        prompt, output = text
         self.library.cut(0)
         self.library.run(prompt, scored=False)
         started = perf_counter()
@@ -170,9 +188,16 @@ class LlamaArm:
 
 
 def measured(arms: Sequence[Arm | LlamaArm], size: int, trace: Trace, tokens: int) -> list[dict[str, Any]]:
-    """One answer by every arm; ids are taken modulo the vocabulary, which keeps repeats what they are."""
+    """One answer by every arm."""
+    text = text_of(trace, size, tokens)
+    return [{"row": "forced", "task": trace.task, "name": trace.name, **arm.write(text)} for arm in arms]
+
+
+def text_of(trace: Trace, size: int, tokens: int) -> tuple[list[int], list[int]]:
+    """Prompt and answer, of at most so many tokens; ids are taken modulo the vocabulary, which keeps repeats what
+    they are."""
     prompt, output = ([token % size for token in ids] for ids in (trace.prompt_ids, trace.output_ids[:tokens]))
-    return [{"row": "forced", "task": trace.task, "name": trace.name, **arm.write(prompt, output)} for arm in arms]
+    return prompt, output
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -199,6 +224,9 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
+    from cpu_passes import LlamaLibrary  # what they need, `gpu` does without
+    from shapes import SHAPES
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--random", choices=SHAPES, help="write MODEL first: random weights of this size")

@@ -77,14 +77,18 @@ def entry(model_type: str) -> Entry:
     except UnsupportedModelError as error:
         return Entry(model_type, "refused", remark=str(error))
     found = difference(model, offered)
-    drafts = "plain only" if offered.rollback == "none" else "trees" if offered.trees else "chains"
     back = {"truncate": "truncation", "snapshot": "snapshot", "none": ""}[offered.rollback]
-    return Entry(model_type, drafts, back, "many" if offered.batch else "one", found, bool(found))
+    return Entry(model_type, drafted(offered), back, "many" if offered.batch else "one", found, bool(found))
+
+
+def drafted(offered: Capabilities) -> str:
+    """What can be drafted for a target."""
+    return "plain only" if offered.rollback == "none" else "trees" if offered.trees else "chains"
 
 
 def difference(model: Any, offered: Capabilities) -> str:
     """What is wrong with the texts that we write with this model; empty if nothing is."""
-    ids = torch.tensor([PROMPT])
+    ids = torch.tensor([PROMPT], device=model.device)
     settings = {"do_sample": False, "max_new_tokens": LIMIT, "pad_token_id": 0}
     theirs = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, len(PROMPT) :].tolist()
     arms: dict[str, Any] = {"plain": "none"}

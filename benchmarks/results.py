@@ -24,7 +24,7 @@ OTHERS = ("drafted", "server")
 """What llama.py compares with our plain loop."""
 
 RESULTS = Path(__file__).parent / "results"
-_NO_RECORDS = ("passes.jsonl", "forced-", "llama-passes-", "llama-exact-")
+_NO_RECORDS = ("passes.jsonl", "forced-", "gpu", "llama-passes-", "llama-exact-")
 """How the names of files of JSON lines begin that are no records files."""
 
 
