@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors import safe_open
 
 import draftwood as library
 from draftwood.cli import options
+from draftwood.cli.train import _verdict
 from draftwood.errors import UsageError
 from draftwood.files.paths import alone
 from draftwood.training.job import HeadJob
@@ -96,6 +98,15 @@ def test_a_full_disk_loses_nothing(draftwood, tiny, tmp_path, monkeypatch, stage
     assert "Traceback" not in ran.err
     assert not output.exists()
     assert not [*tmp_path.rglob("*.part"), *tmp_path.rglob(".*")], "nothing half written"
+
+
+@pytest.mark.parametrize(("agreement", "minutes", "said"), [
+    ((0.17, 0.1), 1, "too little: no draft would pay for itself, so train for about an hour"), ((), 1, "too"),
+    ((0.17,), 60, "too little: .* more text"), ((0.3,), 60, "little: drafts pay with models of a billion"),
+    ((0.42,), 2, "enough for drafts to pay; for more of them, train for about"), ((0.64,), 90, ".* to pay$"),
+])  # fmt: skip
+def test_at_the_end_it_says_whether_drafts_pay(agreement, minutes, said):
+    assert re.match(said, _verdict(agreement, minutes))
 
 
 @pytest.fixture

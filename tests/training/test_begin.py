@@ -287,3 +287,44 @@ def test_texts_shorter_than_a_window_are_one(target, tmp_path):
     append(tmp_path / "texts.jsonl", [Text([1, 2, 3])] * 40)
     plan = TrainingPlan(**{**PLAN, "train_seconds": 0.1}, written=tmp_path / "texts.jsonl")
     assert HeadJob(target, None, tmp_path / "folder", plan).run(lambda *_: True).progress.updates
+
+
+@pytest.mark.parametrize(
+    ("each", "loading"), [(0.02, 1.0), (2.0, 1.0), (0.02, 40.0)], ids=["fast", "slow", "loading"]
+)
+def test_all_phases_together_keep_to_the_time(target, tmp_path, monkeypatch, each, loading):
+    """By a clock that every phase moves on by what it does: tokens written and read, updates and judging."""
+    clock, told = [0.0], []
+
+    def passing(seconds, function=lambda *_: None):
+        def call(*arguments, **more):
+            clock[0] += seconds
+            return function(*arguments, **more)
+
+        return call
+
+    class Writer:
+        def __init__(self, *_, over, **__):
+            self.over = over
+
+        def texts(self, first):
+            for number in range(first, 999):
+                ids = [1]
+                while len(ids) < 50 and not self.over(24 * len(ids)):
+                    clock[0] += each
+                    ids.append(number % 60 + 2)
+                yield [Text(ids, 1)] * 24
+
+    for place in ("job", "train"):
+        monkeypatch.setattr(f"draftwood.training.{place}.monotonic", lambda: clock[0])
+    monkeypatch.setattr("draftwood.training.job.SelfWriter", Writer)
+    monkeypatch.setattr("draftwood.training.job.read_states", passing(each / 2, read_states))
+    monkeypatch.setattr(Training, "_update", passing(2 * each, Training._update))
+    monkeypatch.setattr(Training, "agreement", passing(2.0, Training.agreement))
+    plan = TrainingPlan(**{**PLAN, "train_seconds": 30.0}, text_seconds=30.0)
+    made = HeadJob(target, None, tmp_path / "folder", plan).run(lambda what, _: told.append(what) is None, loading)
+    assert made.progress.updates
+    assert loading + clock[0] <= 66
+    assert [what.split()[0].strip(":") for what in dict.fromkeys(w[:7] for w in told)] == [
+        "writing", "reading", "judging", "trainin",
+    ]  # fmt: skip

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,8 +36,7 @@ class TrainingSettings:
         float,
         Option(
             min=0.1,
-            help="Half for writing and reading text, half for training. --text and --written are read "
-            "beyond that.",
+            help="For everything: half for loading, writing and reading text, half for training and judging.",
         ),
     ] = 60.0
     texts: Annotated[
@@ -61,7 +61,7 @@ class TrainingSettings:
         half, files = 30.0 * self.minutes, tuple(self.texts or ())
         layers = tuple(options.numbers(self.states, "--states") or ())
         try:
-            with importing_torch(threads):
+            with screen.busy("starting torch"), importing_torch(threads):
                 from draftwood.training.job import TrainingPlan
         except ModuleNotFoundError as error:
             raise ModelError(
@@ -89,6 +89,7 @@ def head(
     It learns from text that the model writes itself; the model does not change. Ctrl-C stops at any point, and the
     same command goes on from there.
     """
+    started = monotonic()
     early.check_place(output, settings.force)
     if is_stream(output):
         raise UsageError(
@@ -102,15 +103,37 @@ def head(
     # Holds texts, states and checkpoints, for one run at a time; removed when the head is written.
     folder = output.with_name(f"{output.name}.training")
     with alone(folder, 0, error=UsageError):
-        agreement = _train(loading, output, plan, folder)
+        agreement = _train(loading, output, plan, folder, started)
         if not settings.keep:
             shutil.rmtree(folder, ignore_errors=True)
     said = ", ".join(f"{100 * share:.1f} %" for share in agreement)
     screen.say(f"on held-out texts the head's tokens are the model's own in {said} (token 1, 2, ... of a draft)")
+    screen.say(_verdict(agreement, settings.minutes))
     screen.say(f"written: {output}; use it with --drafters ngram+head:file={output}")
 
 
-def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: Path) -> Sequence[float]:
+_PAYS, _PAYS_ALWAYS = 0.2, 0.35
+"""Agreement of a draft's first token. A token of a draft takes a wider pass and a pass of the head: together
+18 % of a plain pass with 1.1 billion parameters, and 33 % with smollm2, on two cores (LOG.md, 2026-11-26).
+One that is right less often costs more than it saves."""
+
+
+def _verdict(agreement: Sequence[float], minutes: float) -> str:
+    first = agreement[0] if agreement else 0.0
+    more = "train for about an hour (--minutes 60)" if minutes < 60 else "give it more time, or more text (--text)"
+    if first < _PAYS:
+        return f"too little: no draft would pay for itself, so {more}"
+    if first < _PAYS_ALWAYS:
+        return f"little: drafts pay with models of a billion parameters and more, if at all; {more}"
+    return "enough for drafts to pay" + (f"; for more of them, {more}" if first < _HOUR else "")
+
+
+_HOUR = 0.55  # what an hour brought on two cores (docs/drafters/models.md)
+
+
+def _train(
+    loading: options.Loading, output: Path, plan: TrainingPlan, folder: Path, started: float
+) -> Sequence[float]:
     """Train a head in a folder and write it; returns its agreement. After Ctrl-C, `typer.Exit` with code 130."""
     from draftwood.training.head import write_head
     from draftwood.training.job import HeadJob, resumable
@@ -129,8 +152,14 @@ def _train(loading: options.Loading, output: Path, plan: TrainingPlan, folder: P
         raise UsageError(f"{folder} was begun with other settings: give them again, or remove it to start anew")
     with whole_file(note, error=UsageError) as beside:  # only now: what was refused leaves nothing
         beside.write_text(asked, encoding="utf-8")
-    with screen.progress() as bar, screen.CtrlC() as stop:
-        made = job.run(lambda what, share: bar(int(1000 * min(1.0, share)), 1000, what) is None)
+    seconds = int(plan.text_seconds + plan.train_seconds)
+
+    def show(what: str, _share: float) -> bool:
+        bar(min(seconds, int(monotonic() - started)), seconds, what)
+        return True
+
+    with screen.progress("seconds") as bar, screen.CtrlC() as stop:
+        made = job.run(show, monotonic() - started)
     if made is None or stop.pressed:
         screen.say(f"stopped; the same command goes on with what is in {folder}", file=sys.stderr)
         raise typer.Exit(130)

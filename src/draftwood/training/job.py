@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -31,8 +32,11 @@ from draftwood.training.target import CpuTrainingTarget, TrainingTarget
 from draftwood.training.texts import SelfWriter, Text, append, of_earlier_run, of_files, read
 from draftwood.training.train import Progress, Schedule, Training
 
+_LOG = logging.getLogger("draftwood")
+
 _HELD_OUT = slice(0, 256, 8)  # of the written texts: a head is judged by these and not trained on them
-_LEAST = 32  # texts
+_LEAST = 16  # texts: what is left of one batch, even of a slow model
+_SPARE = 0.02  # of the time, for what comes after training: a checkpoint and the head's file
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK = 8 << 30  # bytes of states that are kept at a time; a night's would fill a small disk
 
@@ -44,7 +48,7 @@ OnProgress = Callable[[str, float], bool]
 class TrainingPlan:
     """How a head is trained for a model."""
 
-    text_seconds: float = 1800.0  # for writing text and reading its states; given texts are read whole
+    text_seconds: float = 1800.0  # for loading, writing text and reading its states
     train_seconds: float = 1800.0
     vocabulary: int = 8192  # tokens that the head can say
     layers: tuple[int, ...] = ()  # whose states the head reads; empty: the usual ones
@@ -67,6 +71,7 @@ class HeadJob:
 
     def __init__(self, model: Any, tokenizer: Any, folder: Path, plan: TrainingPlan) -> None:
         self.plan, self._model, self._tokenizer, self._folder = plan, model, tokenizer, folder
+        self._began = monotonic()
         self.target = training_target(model)
         if not scores_by_rows(self.target):
             needed = "train head needs a model that scores tokens by one product with its states"
@@ -106,11 +111,13 @@ class HeadJob:
                     own.copy_(torch.from_numpy(self._start.tensors[name]))
         return module.to(self.target.device)
 
-    def run(self, on_progress: OnProgress) -> Trained | None:
-        """Do all that is left to do; None where it was stopped.
+    def run(self, on_progress: OnProgress, spent: float = 0.0) -> Trained | None:
+        """Do all that is left to do; None where it was stopped. ``spent`` is the seconds that loading took: what
+        takes longer than its share of the plan's time shortens what comes after it.
 
         Raises as `resumable`, and `ModelError` where the loss is no number.
         """
+        self._began = monotonic() - spent
         with resumable(self._folder):
             if self._written is None and not self._write(on_progress):
                 return None
@@ -144,19 +151,24 @@ class HeadJob:
 
         def told(progress: Progress) -> bool:
             nonlocal stopped
-            stopped = not on_progress(str(progress), progress.seconds / schedule.seconds)
+            stopped = not on_progress(str(progress), progress.seconds / training.schedule.seconds)
             return not stopped
 
         each = sum(part.nbytes for part in windows[0]) / len(windows[0].ids)
         sections = list(_sections(texts, int(_DISK / each)))
+        on_progress("judging the head as it begins", 0.0)
+        started = monotonic()
+        training.agreement()
+        judging_s, half = monotonic() - started, self._began + plan.text_seconds
         for number, section in enumerate(sections, 1):
             name, is_last = f"train-{number}", number == len(sections)
-            until = schedule.seconds * number / len(sections)
-            if training.progress.seconds < until or is_last:  # else an earlier run trained on it
-                files = self._read(name, section, on_progress)
+            if training.progress.seconds < training.until(number, sections) or is_last:  # else a run trained on it
+                files = self._read(name, section, on_progress, half if number == 1 else inf)
                 if files is None:
                     return None
-                training.run(files, told, until)
+                left = half + (1 - _SPARE) * plan.train_seconds - judging_s - monotonic()
+                training.end_within(max(left, _SPARE * plan.train_seconds))
+                training.run(files, told, training.until(number, sections))
                 if stopped:
                     return None
             if not is_last:
@@ -164,7 +176,7 @@ class HeadJob:
         return Trained(module, ids, training.progress, self.target.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
-        """Let the model write text until its time is over."""
+        """Let the model write text until its time, and that for reading it, is over."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
@@ -173,34 +185,50 @@ class HeadJob:
         tokens, texts = sum(len(text.ids) - text.start for text in known), len(known)
         if before >= whole and texts >= _LEAST:
             return True
-        started, reading = monotonic(), 0.0
-        writer = SelfWriter(self._model, self._tokenizer, seed=self.plan.seed)
+        each, began = self._reading_seconds(), self._began - before
+        if self._given:
+            self._given, *rest = _sections(self._given, int(0.5 * whole / each))
+            if rest:
+                _LOG.warning("of the given texts the first %d pieces are read: give more time", len(self._given))
+            began -= each * sum(len(text.ids) for text in self._given)
+
+        def over(more: int) -> bool:
+            seconds = monotonic() - began + each * more
+            on_progress(f"writing text: {tokens + more:,} tokens", seconds / whole)
+            return seconds >= whole
+
+        writer = SelfWriter(self._model, self._tokenizer, seed=self.plan.seed, over=over)
         for number, some in enumerate(writer.texts(first), first + 1):
-            reading += self._reading_seconds(some)
             append(place, some)  # the note follows at once, lest Ctrl-C come between them
             tokens, texts = tokens + sum(len(text.ids) - text.start for text in some), texts + len(some)
-            seconds = before + monotonic() - started + reading
+            began -= each * sum(len(text.ids) for text in some)
+            seconds = monotonic() - began
             with whole_file(note, error=ModelError) as beside:
                 beside.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
-            if not on_progress(f"writing text: {tokens} tokens", seconds / whole):
+            if not on_progress(f"writing text: {tokens:,} tokens", seconds / whole):
                 return False
             if seconds >= whole and (texts >= _LEAST or not some):  # a slow model writes longer
                 break
         return True
 
-    def _reading_seconds(self, texts: Sequence[Text]) -> float:
-        """Estimate how long the states of texts take to be read, by those of the first."""
-        if not texts:
-            return 0.0
-        started = monotonic()
-        read_states(self.target.target, texts[0], self.layers)
-        each = (monotonic() - started) / len(texts[0].ids)
-        return each * sum(len(text.ids) for text in texts)
+    def _reading_seconds(self) -> float:
+        """Return how long the states of a token take to be read: once in vain, as the first time is longer."""
+        text = Text([1, 2, 3] * 32)
+        for _ in range(2):
+            started = monotonic()
+            read_states(self.target.target, text, self.layers)
+        return (monotonic() - started) / len(text.ids)
 
-    def _read(self, name: str, texts: Sequence[Text], on_progress: OnProgress) -> list[Path] | None:
-        """Read the states of texts that have none yet; returns the files of them, None where it was stopped."""
+    def _read(
+        self, name: str, texts: Sequence[Text], on_progress: OnProgress, until: float = inf
+    ) -> list[Path] | None:
+        """Read the states of texts that have none yet, not much longer than ``until``; returns the files of them,
+        None where it was stopped."""
         files = self._states(name)
         for number in range(files.texts, len(texts)):
+            if monotonic() > until and number >= _LEAST:
+                _LOG.warning("half of the time is over: %d texts of %d are trained on", number, len(texts))
+                break
             files.add(read_states(self.target.target, texts[number], self.layers))
             if not on_progress("reading the model's states", number / len(texts)):
                 files.flush()

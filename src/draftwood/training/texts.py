@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import takewhile
@@ -82,17 +82,21 @@ def frame_of(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 class SelfWriter:
-    """Writes texts with a model, a batch at a time."""
+    """Writes texts with a model, a batch at a time. ``over(tokens)`` is asked after each token, with those of the
+    batch so far, and ends its answers where they stand."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, seed: int = 0) -> None:
-        self._target, self._tokenizer, self._seed = target_of(model), tokenizer, seed
+    def __init__(
+        self, model: Any, tokenizer: Any, *, seed: int = 0, over: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        self._target, self._tokenizer, self._seed, self._over = target_of(model), tokenizer, seed, over
         self._batch = BATCH // 2 if self._target.engine == "cpu" else BATCH
         (self._before, self._after) = frame_of(tokenizer)
         self._ends = end_ids(getattr(model, "generation_config", None))
         self._drafters, self._planner = load_drafters("ngram"), load_planner("goodput")
 
     def texts(self, first: int = 0) -> Iterator[list[Text]]:
-        """Yield batch after batch, from number ``first`` on; a batch depends on its number and the seed alone."""
+        """Yield batch after batch, from number ``first`` on; where ``over`` does not end it, a batch depends on
+        its number and the seed alone."""
         number = first
         while True:
             yield self._write(number)
@@ -129,7 +133,9 @@ class SelfWriter:
         ]
         with open_sequences(self._target, self._drafters, requests, SampleAndMatch()) as sequences:
             for _ in decode_sequences(self._target, self._planner, sequences):
-                pass
+                over = self._over(sum(len(row.ids) for row in sequences))
+                if over and part % 2:  # an answer
+                    break
             return [list(row.ids[len(prompt) :]) for row, prompt in zip(sequences, prompts, strict=True)]
 
 

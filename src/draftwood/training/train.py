@@ -6,7 +6,7 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
@@ -74,11 +74,20 @@ class Training:
         self, module: Module, loss: Loss, held_out: Sequence[Passage], schedule: Schedule, checkpoint: Path
     ) -> None:
         self.module, self._loss, self._held_out = module, loss, held_out
-        self._schedule, self._checkpoint = schedule, checkpoint
+        self.schedule, self._checkpoint = schedule, checkpoint
         self._device = next(module.parameters()).device
         self._optimizer = torch.optim.AdamW(module.parameters(), betas=(0.9, 0.95), weight_decay=0.01)
         self.progress = Progress()
         self._restore()
+
+    def until(self, number: int, sections: Sequence[Any]) -> float:
+        """Return the seconds of training after which the section of this number, from 1, is over."""
+        return self.schedule.seconds * number / len(sections)
+
+    def end_within(self, seconds: float) -> None:
+        """Shorten the schedule, if it would last longer than so many seconds from now."""
+        most = min(self.schedule.seconds, self.progress.seconds + seconds)
+        self.schedule = replace(self.schedule, seconds=most)
 
     def run(
         self, files: Sequence[Path], on_update: Callable[[Progress], bool], until: float = math.inf
@@ -89,12 +98,12 @@ class Training:
         Raises `ModelError` where the loss is no number; the last checkpoint is kept.
         """
         started, before = monotonic(), self.progress.seconds
-        saved, check = started, max(_CHECK, self._schedule.seconds / 100)
+        saved, check = started, max(_CHECK, self.schedule.seconds / 100)
         for batch in self._batches(files):
             self._update(batch)
             now = monotonic()
             self.progress.seconds = before + now - started
-            over = self.progress.seconds >= min(until, self._schedule.seconds)
+            over = self.progress.seconds >= min(until, self.schedule.seconds)
             if over or now - saved > check:
                 self.judge()
             if not over and now - saved > check:
@@ -106,11 +115,11 @@ class Training:
         return self.progress
 
     def _update(self, batch: Windows) -> None:
-        share = min(1.0, self.progress.seconds / self._schedule.seconds)
+        share = min(1.0, self.progress.seconds / self.schedule.seconds)
         warm = min(1.0, (self.progress.updates + 1) / _WARM)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
-        steps = 1 if self.progress.updates % self._schedule.every else self._schedule.steps
+            group["lr"] = self.schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
+        steps = 1 if self.progress.updates % self.schedule.every else self.schedule.steps
         with self._fast():
             result = self._loss(batch, steps)
         if not math.isfinite(float(result.loss.detach())):
@@ -125,33 +134,37 @@ class Training:
         self.progress.updates += 1
         self.progress.tokens += result.tokens
 
-    @torch.no_grad()
     def judge(self) -> tuple[float, ...]:
-        """Measure the agreement on held-out windows."""
-        found, weight = torch.zeros((), dtype=torch.float64), 0
-        for batch in _batched(iter(self._held_out), self._schedule.length, self._schedule.batch, self._device):
-            with self._fast():
-                result = self._loss(batch, self._schedule.steps)
-            found = found + result.agreement.cpu() * result.tokens
-            weight += result.tokens
+        """Measure the agreement on held-out windows, and note it."""
         now = self.progress
-        now.agreement = tuple((found / weight).tolist()) if weight else ()
+        now.agreement = self.agreement()
         now.history.append((now.seconds, now.updates, now.tokens, now.loss, *now.agreement))
         return now.agreement
+
+    @torch.no_grad()
+    def agreement(self) -> tuple[float, ...]:
+        """Return the agreement on held-out windows."""
+        found, weight = torch.zeros((), dtype=torch.float64), 0
+        for batch in _batched(iter(self._held_out), self.schedule.length, self.schedule.batch, self._device):
+            with self._fast():
+                result = self._loss(batch, self.schedule.steps)
+            found = found + result.agreement.cpu() * result.tokens
+            weight += result.tokens
+        return tuple((found / weight).tolist()) if weight else ()
 
     def _fast(self) -> Any:
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _batches(self, every: Sequence[Path]) -> Iterator[Windows]:
         """Yield batches for ever, each epoch in another order; a run that goes on begins a new epoch."""
-        chance = random.Random(f"{self._schedule.seed} {self.progress.updates}")
+        chance = random.Random(f"{self.schedule.seed} {self.progress.updates}")
         while True:
             files = list(every)
             chance.shuffle(files)
             for several in (files[at : at + 4] for at in range(0, len(files), 4)):
                 windows = [window for path in several for window in StateFiles.windows(path)]
                 chance.shuffle(windows)
-                yield from _batched(iter(windows), self._schedule.length, self._schedule.batch, self._device)
+                yield from _batched(iter(windows), self.schedule.length, self.schedule.batch, self._device)
 
     def save(self) -> None:
         """Write the checkpoint, completely or not at all."""
