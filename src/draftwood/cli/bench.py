@@ -179,13 +179,12 @@ def _arms(
 
 def columns() -> dict[str, Callable[[Row], str]]:
     """Return what the table shows of its rows."""
-    from draftwood.measure.bench.table import SPEEDUP, sameness, tokens_per_pass
+    from draftwood.measure.bench.table import sameness, tokens_per_pass
 
     def speedup(row: Row) -> str:
         found, interval = row["speedup_unlooped"], row["speedup_unlooped_interval"]
         between = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval and interval[0] < interval[1] else ""
-        star = "*" * (found is not None and found > SPEEDUP)
-        return row["apart"] or ratio(found, row["most_speedup"]) + star + between
+        return row["apart"] or ratio(found, row["most_speedup"]) + between
 
     return {
         "task": lambda r: r["task"],
@@ -201,7 +200,7 @@ def columns() -> dict[str, Callable[[Row], str]]:
 
 def _show(rows: list[Row], kept: Records, machine: str) -> None:
     """Print the table, engine by engine and the worst task first, the means, trends and notes."""
-    from draftwood.measure.bench.table import APART, SPEEDUP, geometric_mean
+    from draftwood.measure.bench.table import APART, geometric_mean
 
     def place(row: Row) -> tuple[bool, str, bool, float]:
         speedup = row["speedup_unlooped"]
@@ -209,7 +208,7 @@ def _show(rows: list[Row], kept: Records, machine: str) -> None:
 
     to, rows = screen.console(), sorted(rows, key=place)
     if rows:
-        marks = {"(": "in brackets its 95 % interval over prompts", "*": f"*: above {SPEEDUP:g}", "?": IMPOSSIBLE}
+        marks = {"(": "in brackets its 95 % interval over prompts", "?": IMPOSSIBLE}
         marks |= {kind: f"{kind}: {why}" for kind, why in APART.items()}
         said = screen.show_table(to, columns(), rows, ("task", "arm"), marks) + f"; {machine}" * bool(machine)
         to.print(f"speedup: over plain decoding of the same engine, without looped tails{said}. {screen.MORE}")

@@ -20,8 +20,6 @@ PLAIN = {
 }
 """Engine -> arms that decode plainly on its weights; for each task the faster of them is *plain*."""
 
-ACCEPTED_PER_CYCLE, SPEEDUP = 3.0, 1.8  # source document 2's targets; tables mark what is above them
-
 BUSY, ELSEWHERE = "busy", "not comparable"
 APART = {
     BUSY: "other programs left it or plain decoding too few cores: measure again while nothing else runs",

@@ -13,7 +13,7 @@ from typing import Any
 from draftwood.errors import RecordError, UsageError
 from draftwood.files.paths import whole_file
 from draftwood.local.crowding import crowds
-from draftwood.measure.bench.table import ACCEPTED_PER_CYCLE, APART, BUSY, SPEEDUP, sameness
+from draftwood.measure.bench.table import APART, BUSY, sameness
 from draftwood.measure.records.provenance import package_version
 from draftwood.measure.records.records import TRACED, Answer, Row
 from draftwood.measure.report import figures, shown
@@ -215,10 +215,6 @@ def results(standings: Standings) -> Row | None:
         "apart": {kind: why for kind, why in APART.items() if kind in cells},
         "groups": [(task, standings.of_task(task)) for task in standings.tasks],
         "means": standings.means() if len(standings.tasks) > 1 else [],
-        "met": {
-            "Speedup": ("gain", SPEEDUP),
-            "Right per checked step": ("accepted_per_cycle_unlooped", ACCEPTED_PER_CYCLE),
-        },
     }
 
 
