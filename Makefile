@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-newest test-oldest test-vllm fuzz bounds lint types fetch clean
+.PHONY: demo test test-all test-newest test-oldest test-vllm test-arm fuzz bounds lint types fetch clean
 
 demo: $(VENV)/.demo
 	$(BIN)/draftwood fetch smollm2
@@ -76,6 +76,11 @@ $(VLLM)/.ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --quiet --editable . pytest hypothesis accelerate gguf
 	touch $@
 
+# Our own engine on arm64: an emulator runs a Python of Debian's or Ubuntu's packages, on x86-64; half an hour or more.
+# It says in a sentence what is missing: apt-get install qemu-user-static.
+test-arm: fetch
+	$(BIN)/python -m tests.arm64
+
 # Random stories about random models; a case that fails names the command that repeats it.
 N := 2000
 SEED := 0
@@ -114,4 +119,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $(VENV)/.demo $@
 
 clean:
-	rm -rf $(VENV) $(VLLM) .venv-newest .venv-oldest dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds
+	rm -rf $(VENV) $(VLLM) .venv-newest .venv-oldest .venv-arm dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds

@@ -14,6 +14,7 @@ import pytest
 
 from draftwood import generate, load
 from draftwood.api.setup import Setup
+from draftwood.engines.cpu.code.instructions import SWITCH, runnable
 from draftwood.local.find import gguf_file
 from draftwood.local.findings import profile_path
 from tests.serve.conftest import running
@@ -162,6 +163,14 @@ def test_a_corpus_is_built_with_the_file_s_tokenizer(draftwood, gguf, tmp_path):
 def test_what_does_not_fit_a_gguf_file_is_said(refused, gguf, line, sentence):
     (said,) = refused(*line.split(), "-m", gguf, "--threads", "1").splitlines()
     assert sentence in said
+
+
+def test_info_names_the_instructions_of_our_own_engine(draftwood, monkeypatch):
+    for name in runnable():
+        monkeypatch.setenv(SWITCH, name)
+        assert re.search(rf"CPU +\d+ cores, instructions: {name}\n", draftwood("info").out)
+    monkeypatch.setenv(SWITCH, "mmx")
+    assert "instructions: unknown value of DRAFTWOOD_INSTRUCTIONS 'mmx': known: " in draftwood("info").out
 
 
 def test_info_says_which_engines_there_are(draftwood, monkeypatch):

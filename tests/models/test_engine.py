@@ -138,6 +138,26 @@ def test_the_fastest_is_transformers_on_a_graphics_card(ours, installed, monkeyp
     assert choose(ours, FASTEST, device=device)[0] == expected
 
 
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize(
+    ("card", "expected"), [(None, CPU), ("cuda", TRANSFORMERS), ("backends.mps", TRANSFORMERS)]
+)
+def test_macos_and_windows_have_the_card_that_torch_sees(
+    ours, installed, monkeypatch, caplog, system, card, expected
+):
+    caplog.set_level(logging.INFO, "draftwood.engine")
+    installed(CPU, TRANSFORMERS)
+    for one in ("cuda", "backends.mps"):
+        monkeypatch.setattr(f"torch.{one}.is_available", lambda one=one: one == card)
+    monkeypatch.setattr(engine_module.sys, "platform", system)
+    chosen = choose(ours, FASTEST)[0]
+    assert chosen == expected
+    say_chosen(ours, chosen)
+    assert ["the fastest here" in said for said in caplog.messages] == [True] * (chosen == CPU)
+    installed(CPU)
+    assert choose(ours) == (CPU, ours), "without torch"
+
+
 def test_an_engine_that_cannot_read_the_model_is_refused(folder):
     with pytest.raises(UsageError, match=r"is a GGUF file, which the engines cpu and llama.cpp read: take one"):
         choose(folder / "model.gguf", TRANSFORMERS)

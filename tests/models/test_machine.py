@@ -4,11 +4,13 @@ import ctypes
 import os
 import subprocess
 import sys
+from importlib.util import module_from_spec
 from types import SimpleNamespace
 
 import pytest
 from tests.helpers import limit_threads
 
+from draftwood.cli import prompt
 from draftwood.local import machine, system_facts
 
 GB = 1 << 30
@@ -115,6 +117,30 @@ def test_an_apple_processor_works_with_its_fast_cores_and_says_its_memory(mac, m
     assert machine.cores() == 4
     assert system_facts.processor_name() == "Apple M4"
     assert system_facts.system_memory() == (16 * GB, 16384 * 1525)
+
+
+def test_a_system_without_proc_and_psutil_is_asked_itself(mac, monkeypatch):
+    def nothing(*_, **__):
+        raise OSError
+
+    mac(MAC)
+    monkeypatch.setattr(machine.Path, "read_text", nothing)
+    monkeypatch.setattr(os, "sysconf", nothing)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert machine.processor.__wrapped__() == "Apple M4"
+    assert (machine.total_memory(), machine.free_memory(), machine.free_memory(swap=True)) == (
+        16 * GB, 16384 * 1525, 16384 * 1525,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("system", "end"), [("win32", "Ctrl-Z and Enter"), ("darwin", "Ctrl-D"), ("linux", "Ctrl-D")]
+)
+def test_keys_that_end_a_text_are_those_of_the_system(monkeypatch, system, end):
+    monkeypatch.setattr(sys, "platform", system)
+    module = module_from_spec(prompt.__spec__)
+    prompt.__spec__.loader.exec_module(module)
+    assert end == module.END
 
 
 def test_an_old_mac_says_less(mac):

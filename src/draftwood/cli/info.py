@@ -46,7 +46,7 @@ def info(
         **{f"engine {name}": _said_engine(name, said, found["speeds"]) for name, said in found["engines"].items()},
         "speed of engines": f"{DEFAULT_MODEL} without drafts; {_said_speeds(found['speeds'])}",
         "system": found["system"],
-        "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions'] or 'unknown'}",
+        "CPU": f"{found['cpu_count']} cores, instructions: {found['cpu_instructions']}",
         "threads of torch": found["threads"], "devices of torch": ", ".join(found["devices"]) or None,
         "cache folder": found["cache_folder"], "learnt": learnt,
         **{f"model {model['name']}": _said_model(model) for model in found["models"]},
@@ -152,11 +152,11 @@ def collect() -> dict[str, Any]:
     files = findings.files(findings.LEARNED)
     kept = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
     versions = {name: package_version(name) for name in _PACKAGES}
-    machine: dict[str, Any] = {"threads": None, "cpu_instructions": None, "devices": []}
     return {
         "versions": {"draftwood": __version__, "python": platform.python_version(), **versions},
         "engines": _engines(), "speeds": _speeds(), "system": f"{platform.system()} {platform.machine()}",
-        "cpu_count": os.cpu_count(), **(_torch() if versions["torch"] else machine),
+        "cpu_count": os.cpu_count(), "cpu_instructions": _instructions(),
+        **(_torch() if versions["torch"] else {"threads": None, "devices": []}),
         "cache_folder": str(cache_folder()),
         "learned": {"folder": str(findings.folder()), "is_kept": findings.learning_is_kept(), **kept},
         "models": installed(),
@@ -218,12 +218,18 @@ def _engines() -> dict[str, str | None]:
     return {CPU: "installed", TRANSFORMERS: "installed" if is_installed(TRANSFORMERS) else None, LLAMA_CPP: said}
 
 
+def _instructions() -> str:
+    """Return the instruction set of our own engine, as DRAFTWOOD_INSTRUCTIONS names it, or why there is none."""
+    from draftwood.engines.cpu.code.instructions import chosen
+
+    try:
+        return chosen().name
+    except DraftwoodError as error:
+        return str(error)
+
+
 def _torch() -> dict[str, Any]:
     import torch
 
     devices = ["cpu"] + ["cuda"] * torch.cuda.is_available() + ["mps"] * torch.backends.mps.is_available()
-    return {
-        "threads": torch.get_num_threads(),
-        "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
-        "devices": devices,
-    }
+    return {"threads": torch.get_num_threads(), "devices": devices}

@@ -88,7 +88,7 @@ def say_chosen(name: str | os.PathLike[str], engine: str) -> None:
     others = [one for one in able if one != engine and is_installed(one)]
     if usual in others or (engine == TRANSFORMERS and isinstance(place, Path) and gguf_files(place)):
         what = "draftwood's own engine" if engine == CPU else engine
-        fast = ", the fastest here for it" * (engine == CPU and not _may_have_card())
+        fast = ", the fastest here for it" * (engine == CPU and not has_card())
         _LOG.info("%s runs on %s%s: change it with --engine %s", Path(name).name, what, fast, " or ".join(others))
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import pkgutil
 import platform
 import re
+from types import SimpleNamespace
 
+import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
 from draftwood.engines.cpu import blocks
-from draftwood.engines.cpu.blocks import attention_parts
+from draftwood.engines.cpu.blocks import attention, attention_parts
 from draftwood.engines.cpu.blocks.norm import COPIED
 from draftwood.engines.cpu.code import kernels, packed, products
 from draftwood.engines.cpu.code.cells import MOVING
@@ -75,6 +78,25 @@ def test_the_other_functions_call_nothing_outside(name, monkeypatch):
 
         text = assembly(write, instructions)
         assert called(text) - {"memset", "memcpy"} == ({"sched_yield"} if part is RUNNING else set())
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_code_for_windows_asks_for_what_it_is_given(monkeypatch, processor):
+    def write(module, instructions):
+        for one in attention.MODULE.writers:
+            one(module, instructions)
+
+    module, instructions = ir.Module("test"), INSTRUCTIONS["avx2" if processor == "x86_64" else "neon"]
+    write(module, instructions)
+    machine = machine_for(instructions, f"{processor}-pc-windows-msvc")
+    text = str(machine.emit_assembly(kernels.optimised(module, machine)))
+    constants = {"__real"}  # in the module
+    assert called(text) <= {"__chkstk", "memset", "memcpy", *constants}
+    grows = ctypes.CFUNCTYPE(None)(lambda: None)
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(ntdll={"__chkstk": grows}), raising=False)
+    mark = kernels._offer_symbols.__wrapped__()
+    assert llvm.address_of_symbol("__chkstk") == ctypes.cast(grows, ctypes.c_void_p).value
+    assert llvm.address_of_symbol("_fltused") == ctypes.addressof(mark)
 
 
 @pytest.mark.parametrize("name", rest_is_slow(PAIRS, "avx512", "neon"))

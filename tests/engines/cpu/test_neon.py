@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from draftwood.engines.cpu.code import instructions
-from draftwood.engines.cpu.code.instructions import runnable
+from draftwood.engines.cpu.code.instructions import INSTRUCTIONS, SWITCH, chosen, runnable
 from draftwood.engines.cpu.target import CpuTarget
+from draftwood.errors import UnknownNameError, UnsupportedModelError
 from draftwood.tree import TokenTree
 from tests.engines.cpu.emulated import emulated
 from tests.engines.cpu.small_models import FEW_BITS, KINDS, write_mixed
@@ -93,6 +94,31 @@ def test_windows_is_asked(arm, monkeypatch, has_products, found):
     kernel32 = SimpleNamespace(IsProcessorFeaturePresent=lambda feature: has_products if feature == 43 else 0)
     monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel32), raising=False)
     assert arm("win32") == found
+
+
+def test_a_process_of_32_bits_has_no_neon(arm, monkeypatch):
+    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+    assert arm("linux", 1 << 1 | 1 << 10 | 1 << 20) == ("plain",)
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_the_environment_may_name_every_set_that_the_processor_has(arm, monkeypatch, name):
+    found = arm("darwin")
+    monkeypatch.setattr(instructions, "runnable", lambda: found)
+    monkeypatch.setenv(SWITCH, name)
+    if name in found:
+        assert chosen() is INSTRUCTIONS[name]
+        return
+    with pytest.raises(UnknownNameError, match=f"unknown value of {SWITCH} '{name}': .*known: neon, plain"):
+        chosen()
+
+
+def test_a_big_endian_processor_is_refused(monkeypatch, tiny_gguf):
+    monkeypatch.setattr(sys, "byteorder", "big")
+    with pytest.raises(
+        UnsupportedModelError, match=r"little-endian processors alone, and .* take --engine transf"
+    ):
+        CpuTarget(tiny_gguf("llama", "Q8_0"))
 
 
 def test_no_other_processor_has_neon(monkeypatch):

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from draftwood.engines.cpu.code.values import I1, I8, I16, I32, Place, Value, constant, vector
 from draftwood.engines.files.formats import Format
-from draftwood.errors import UnknownNameError
+from draftwood.errors import UnknownNameError, UnsupportedModelError
 
 BYTE = 127  # the largest absolute value of an input
 _WORD = 32767
@@ -174,7 +174,9 @@ class DotsNeon(Dots):
         del form
         found = self._nothing(inputs)
         for k, step in enumerate(steps, first):
-            x = self._inputs(inputs, k)
+            # ``sdot`` takes four bytes of a register for all lanes: one load gives the inputs of four steps.
+            four = inputs.i8x16[16 * (k // 4)].bits_as(I32, 4)
+            x = four.pick([k % 4] * self.outputs).bits_as(I8, 4 * self.outputs)
             found = _called("llvm.aarch64.neon.sdot.v4i32.v16i8", found.ir.type, found, step, x)
         return found
 
@@ -246,7 +248,7 @@ def processor_name() -> str:
 def runnable() -> tuple[str, ...]:
     """Return the names of the sets that this processor has, fastest first."""
     here = {name for name, is_here in llvm.get_host_cpu_features().items() if is_here} - _NEON
-    if platform.machine().lower() in ("arm64", "aarch64"):
+    if platform.machine().lower() in ("arm64", "aarch64") and sys.maxsize >> 32:  # no process of 32 bits on it
         here |= _features_of_arm()
     return tuple(one.name for one in INSTRUCTIONS.values() if one.needs <= here)
 
@@ -266,7 +268,16 @@ def _features_of_arm() -> frozenset[str]:
 
 
 def chosen() -> Instructions:
-    """Return the fastest set of this processor, or the one that the environment names."""
+    """Return the fastest set of this processor, or the one that the environment names.
+
+    Raises `UnknownNameError` for one that this processor lacks, and `UnsupportedModelError` where bytes of numbers
+    lie the other way round: packed weights are read as pairs and fours of bytes.
+    """
+    if sys.byteorder != "little":
+        raise UnsupportedModelError(
+            f"draftwood's own engine computes on little-endian processors alone, and {platform.machine()} is "
+            "big-endian: take --engine transformers"
+        )
     name = os.environ.get(SWITCH) or runnable()[0]
     if name not in runnable():
         raise UnknownNameError(f"value of {SWITCH}", name, runnable())
