@@ -174,6 +174,8 @@ def test_what_the_model_is(url, served):
     assert tuple(map(int, httpx.get(f"{url}/api/version").json()["version"].split("."))) >= (0, 6, 4)
     (listed,) = httpx.get(f"{url}/api/tags").json()["models"]
     assert (listed["name"], listed["details"]["family"]) == ("tiny", "llama")
+    (loaded,) = httpx.get(f"{url}/api/ps").json()["models"]
+    assert loaded == listed | {"expires_at": "9999-12-31T23:59:59Z", "context_length": 2048}
     shown = post(url, "show", model=listed["name"]).json()
     assert shown["model_info"]["llama.context_length"] == 2048
     assert shown["capabilities"] == ["completion", "tools"]

@@ -10,6 +10,8 @@ import pytest
 
 from draftwood.serve.page import FOLDER, PARTS, page
 from tests.serve.conftest import TAKES
+from tests.serve.conftest import running as running_with
+from tests.serve.session import toy
 
 TEXT = page()[0].decode()
 WRITING = "**/v1/chat/completions"
@@ -53,7 +55,8 @@ def answer_with(tab, *pieces, done=True):
     """Let the server's answer be these pieces, (text, source)."""
     told = [{"pieces": [{"text": text, "source": source}], "tokens": n, "step": None}
             for n, (text, source) in enumerate(pieces, 1)]  # fmt: skip
-    body = "".join(f"data: {json.dumps({'draftwood': one})}\n\n" for one in told) + "data: [DONE]\n\n" * done
+    said = [{"draftwood": one, "choices": [{"delta": {"content": one["pieces"][0]["text"]}}]} for one in told]
+    body = "".join(f"data: {json.dumps(one)}\n\n" for one in said) + "data: [DONE]\n\n" * done
     tab.route(WRITING, lambda route: route.fulfill(body=body))
 
 
@@ -337,6 +340,53 @@ def test_markdown_is_shown_and_nothing_in_it_runs(opened):
     assert "bold" in "".join(tab.locator(".prose .mark").all_inner_texts())
 
 
+def test_a_long_question_shows_that_it_goes_on_what_was_not_read_again_is_told_and_an_answer_is_copied(opened):
+    tab = opened()
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    set_up(tab, limit="20", temperature="0")
+    say(tab, "line\n" * 40)
+    first = written(tab)
+    tab.click(".turn >> text=Copy answer")
+    wait(tab, ".turn .tools", "Copied")
+    assert tab.evaluate("navigator.clipboard.readText()") == first
+    heights = [tab.locator(".asked").bounding_box()["height"]]
+    for said in ("Show less", "Show all"):
+        tab.click(".more")
+        assert tab.inner_text(".more") == said
+        heights.append(tab.locator(".asked").bounding_box()["height"])
+    assert heights[0] == heights[2] < heights[1] / 2
+    say(tab, "and now?")
+    written(tab)
+    wait(tab, ".turn:last-child .speed", r"^\d\d+ of \d\d+ tokens of the prompt were known, and not read again$")
+    assert tab.locator(".turn:last-child .more").is_hidden()
+
+
+def test_the_page_asks_for_the_servers_key_keeps_it_for_the_tab_alone_and_lets_choose_a_model(opened):
+    with running_with(toy(), keys=["right"], aliases=["other"]) as server:
+        tab = opened()
+        tab.goto(server.url)
+        tab.click("#key-later")
+        say(tab)
+        wait(tab, ".wrong", "asks for an API key")
+        for key, said in (("wrong", "The server does not know this key"), ("right", "")):
+            tab.fill("#key", key)
+            tab.keyboard.press("Enter")
+            wait(tab, "#key-wrong", said or "^$")
+        tab.wait_for_selector("#ask-key", state="hidden")
+        tab.select_option("#model", "other")
+        set_up(tab, limit="20")
+        with tab.expect_request(WRITING) as asked:
+            tab.click(".wrong button")
+        assert len(written(tab)) > 0
+        assert asked.value.post_data_json["model"] == "other"
+        assert asked.value.headers["authorization"] == "Bearer right"
+        tab.reload()
+        tab.wait_for_selector("#model:visible")
+        assert (tab.input_value("#model"), tab.is_visible("#ask-key")) == ("other", False)
+        assert "right" not in tab.evaluate("JSON.stringify(localStorage)")
+        assert tab.evaluate("sessionStorage.getItem('draftwood.key')") == "right"
+
+
 # ---- The race ----
 
 
@@ -447,5 +497,8 @@ def test_axe_finds_nothing_wrong_and_nothing_is_cut_off(opened, theme):
             assert tab.evaluate(f"Math.max(...{boxes}.map((one) => one.scrollWidth))") <= width
     found.append(axe.run(tab))
     tab.click("#open-settings")
+    found.append(axe.run(tab))
+    tab.click("#close-settings")
+    tab.evaluate("offerModels(['one', 'two']); askForKey(); tellKey('wrong')")
     found.append(axe.run(tab))
     assert [one.generate_report() for one in found if one.violations_count] == []

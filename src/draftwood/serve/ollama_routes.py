@@ -20,6 +20,8 @@ from draftwood.serve.server import Server
 _VERSION = "0.13.0"
 """The version of Ollama's API that is followed here: editors refuse servers that say a lower one than 0.6.4."""
 _LATEST = ":latest"
+_NEVER = "9999-12-31T23:59:59Z"
+"""When the model is unloaded: clients want a time."""
 
 
 class ShowRequest(RequestBody):
@@ -59,6 +61,11 @@ def add_ollama(app: FastAPI, server: Server) -> None:
     @app.get(f"{OLLAMA}tags")
     async def tags() -> JsonObject:
         return {"models": [_listed(server, name) for name in server.names.known]}
+
+    @app.get(f"{OLLAMA}ps")
+    async def loaded() -> JsonObject:
+        more = {"expires_at": _NEVER, "context_length": server.setup.target.capabilities.max_positions}
+        return {"models": [_listed(server, name) | more for name in server.names.known]}
 
     @app.post(f"{OLLAMA}show")
     async def show(asked: ShowRequest) -> JsonObject:

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).with_name("web")
 PARTS = {
     "style": ("page", "chat", "race"),
     "script": (
-        *("server", "sources", "markdown", "chats", "writing", "chat", "sending"),
+        *("server", "access", "sources", "markdown", "chats", "writing", "chat", "sending"),
         *("examples", "race", "tree", "start"),
     ),
 }

@@ -158,22 +158,40 @@ function speak(turn, parts, isBusy) {
 function addTurn(turn) {
   const root = make("article", "turn"), asked = make("div", "asked"), prose = make("div", "prose");
   const wait = make("p", "wait", "The model reads …"), ending = make("p", "about ending"), speed = make("p", "about speed");
-  const wrong = make("p", "wrong"), why = make("span", ""), tools = make("div", "tools");
+  const more = button("Show all", () => unfold(asked, more)), wrong = make("p", "wrong"), why = make("span", ""), tools = make("div", "tools");
   wrong.setAttribute("role", "alert");
   const retry = button("Try again", () => rewrite(turn)), again = button("Write again", () => rewrite(turn));
   wrong.append(why, " ", retry);
   const thought = make("details", "thought"), thinking = make("div", "thinking");
   thought.append(make("summary", "", "Thoughts"), thinking);
-  const copy = button("Copy", () => copyText(said(turn.answer).content, copy)), edit = button("Edit question", () => editQuestion(turn));
+  const copy = button("Copy answer", () => copyText(said(turn.answer).content, copy)), edit = button("Edit question", () => editQuestion(turn));
   const earlier = button("Earlier answer", () => takeBack(turn));
   tools.append(copy, again, edit, earlier);
-  root.append(make("h3", "seen-not", "You"), asked, make("h3", "seen-not", "Answer"), thought, prose, wait, ending, wrong, speed, tools);
+  more.classList.add("more");
+  asked.more = more;
+  long.observe(asked);
+  root.append(make("h3", "seen-not", "You"), asked, more, make("h3", "seen-not", "Answer"), thought, prose, wait, ending, wrong, speed, tools);
   const spoken = isWritten(current, turn) ? 0 : Infinity;
   const parts = { root, asked, thought, thinking, prose, wait, ending, wrong, why, speed, tools, copy, again, edit, earlier, retry, spoken };
   nodes.set(turn, parts);
   const next = current.turns.slice(current.turns.indexOf(turn) + 1).map((one) => nodes.get(one)?.root).find(Boolean);
   byId("turns").insertBefore(root, next ?? null);
   return parts;
+}
+
+/* A question that does not fit into its box fades out, and a button shows all of it. */
+const long = new ResizeObserver((seen) => {
+  for (const { target } of seen) {
+    const isCut = target.scrollHeight > target.clientHeight + 1, isWhole = target.classList.contains("whole");
+    target.classList.toggle("cut", isCut);
+    target.more.hidden = !isCut && !isWhole;
+  }
+});
+
+function unfold(asked, pressed) {
+  const isWhole = asked.classList.toggle("whole");
+  pressed.textContent = isWhole ? "Show less" : "Show all";
+  pressed.setAttribute("aria-expanded", isWhole);
 }
 
 function button(said, act) {
@@ -211,11 +229,20 @@ function drawLegend() {
   if (!byId("who").hidden) fillLegend(byId("chat-legend"), letters, true);
 }
 
-/* Show the speed in one line; the ratio to plain only where drafts were checked, enough passes had none, and nothing
-   else is known to have taken time. */
+/* Show in one line the speed, where that is asked for, and what of the prompt was not read again. */
 function drawSpeed({ answer }, line) {
-  line.hidden = !settings.speed || !answer || answer.tokens < 2 || !answer.seconds;
-  if (line.hidden) return;
+  line.title = "";
+  const said = settings.speed && answer?.tokens > 1 && answer.seconds ? speedOf(answer, line) : [];
+  if (answer?.cached) {
+    said.push(`${said.length ? " · " : ""}${answer.cached} of ${answer.prompt} tokens of the prompt were known, and not read again`);
+  }
+  line.hidden = !said.length;
+  line.replaceChildren(...said);
+}
+
+/* Return the speed as nodes; the ratio to plain only where drafts were checked, enough passes had none, and nothing else
+   is known to have taken time. */
+function speedOf(answer, line) {
   const speed = (answer.tokens - 1) / answer.seconds, perPass = (answer.tokens - 1) / answer.passes;
   const said = [`${speed.toFixed(1)} tokens/s · ${perPass.toFixed(2)} per pass`];
   line.title = "By the server's times, after the first token.";
@@ -225,7 +252,7 @@ function drawSpeed({ answer }, line) {
     said.unshift(make("b", "", `${(speed / plain).toFixed(2)} times plain`), " · ");
     line.title += ` Plain: ${plain.toFixed(1)} tokens/s, from ${answer.plainPasses} passes of this answer that checked no draft.`;
   }
-  line.replaceChildren(...said);
+  return said;
 }
 
 /* ---- Copying ---- */

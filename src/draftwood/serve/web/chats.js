@@ -3,7 +3,7 @@
 const PREFIX = "draftwood.chat.", SETTINGS = "draftwood.settings";
 const MOST_CHATS = 60, MOST_LETTERS = 3_000_000;  // of JSON; older chats are deleted. Browsers keep some five million
 const DEFAULTS = {
-  system: "", temperature: 0.7, seed: "", limit: 512, off: [], theme: "system", sources: false, speed: false,
+  system: "", temperature: 0.7, seed: "", limit: 512, off: [], theme: "system", sources: false, speed: false, model: "",
 };
 
 /* A turn is a question and its answer. Of two copies the one of the higher `revision` wins; `before` is the question
@@ -12,6 +12,7 @@ const randomId = () => crypto.getRandomValues(new Uint32Array(2)).join("-");
 const newTurn = (question) => ({ id: randomId(), revision: 0, question, answer: null, error: "", before: null });
 const newAnswer = (seed) => ({
   text: "", thought: "", begins: 0, runs: [], tokens: 0, passes: 0, drafted: 0, seconds: 0, plainPasses: 0, plainSeconds: 0, busy: "", seed, limit: 0, ended: "",
+  prompt: 0, cached: 0,
 });
 const newChat = () => ({ id: randomId(), touched: 0, turns: [] });
 

@@ -7,10 +7,10 @@ const MODEL = "model";  // the source of tokens that nobody drafted
 
 /* Ask for a streamed answer; `wishes` are words of the header x-draftwood. */
 async function ask(body, wishes, signal) {
-  const headers = { "Content-Type": "application/json", "x-draftwood": wishes };
-  if (byId("key").value) headers.Authorization = "Bearer " + byId("key").value;
-  const asked = JSON.stringify({ ...body, stream: true });
+  const headers = { "Content-Type": "application/json", "x-draftwood": wishes, ...keyHeaders() };
+  const asked = JSON.stringify({ ...body, ...modelWanted(), stream: true, stream_options: { include_usage: true } });
   const response = await fetch("v1/chat/completions", { method: "POST", headers, body: asked, signal });
+  if (response.status === 401) askForKey();
   if (!response.ok) throw await refusal(response);
   return response;
 }
@@ -35,9 +35,9 @@ async function* lines(response) {
 }
 
 /* Yield what each pass of an answer adds, as it comes, with the server's seconds of all passes so far: the browser's
-   clock would count its own painting, too. `ended` is called with the finish reason, and `told`, behind the pass that
-   it comes from, with what is new in the answer and in what the model thinks. */
-async function* passes(response, ended = () => {}, told = () => {}) {
+   clock would count its own painting, too. `ended` is called with the finish reason, `told`, behind the pass that it
+   comes from, with what is new in the answer and in what the model thinks, and `used` at the end with the usage. */
+async function* passes(response, ended = () => {}, told = () => {}, used = () => {}) {
   let seconds = 0;
   for await (const line of lines(response)) {
     if (line === "[DONE]") return;
@@ -48,6 +48,7 @@ async function* passes(response, ended = () => {}, told = () => {}) {
     seconds += (chunk.draftwood?.step?.ms || 0) / 1000;
     if (chunk.draftwood) yield { seconds, ...chunk.draftwood };
     told(chunk.choices?.[0]?.delta || {});
+    if (chunk.usage) used(chunk.usage);
   }
   throw new Error("The connection ended before the answer did.");
 }
@@ -55,7 +56,7 @@ async function* passes(response, ended = () => {}, told = () => {}) {
 /* Return an error as a sentence for the reader of the page. */
 function sentence(error) {
   if (error instanceof TypeError) return "The server cannot be reached. Is it still running?";
-  if (error.status === 401) return "This server asks for an API key: enter it in the settings.";
+  if (error.status === 401) return "This server asks for an API key: enter the right one, then try again.";
   if (error.status === 429) return "The model is busy with other texts: try again in a moment.";
   if (error.code === "context_length_exceeded") {
     return "This chat is longer than the model can read: shorten the question, or start a new chat.";

@@ -147,6 +147,10 @@ function listen() {
   on("shade", "click", () => showSide(false));
   on("open-settings", "click", () => { showSettings(); byId("settings").showModal(); });
   on("settings-form", "submit", (event) => { event.preventDefault(); byId("settings").close(); });
+  on("key-form", "submit", takeKey);
+  on("key-later", "click", () => byId("ask-key").close());
+  on("open-key", "click", () => { byId("settings").close(); askForKey(); });
+  on("model", "change", (event) => saveSettings({ model: event.target.value }));
   on("close-settings", "click", () => byId("settings").close());
   on("delete-all", "click", deleteAll);
   for (const name of Object.keys(FIELDS)) on(FIELDS[name], "input", () => takeField(name));
@@ -195,6 +199,7 @@ function start() {
     offerDrafters(drafters || []);
   });
   toMessage();
+  begun();
 }
 
 start();

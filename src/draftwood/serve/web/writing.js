@@ -54,7 +54,7 @@ async function writeAnswer(chat, { turn, control }, changed) {
   let saved = performance.now();
   try {
     const response = await ask(bodyOf(chat, turn, answer.seed), "trace", control.signal);
-    for await (const event of passes(response, (reason) => { answer.ended = reason; }, thoughtsOf(answer))) {
+    for await (const event of passes(response, (reason) => { answer.ended = reason; }, thoughtsOf(answer), readOf(answer))) {
       takePass(answer, event);
       if (performance.now() - saved > SAVED_EVERY) { saveChat(chat, turn); saved = performance.now(); }
       changed();
@@ -109,6 +109,11 @@ function thoughtsOf(answer) {
     if (!hasBegun) answer.begins = answer.text.length - content.length;
     hasBegun ||= Boolean(content);
   };
+}
+
+/* Return what keeps how much of the prompt there was, and how much of it had been read before. */
+function readOf(answer) {
+  return ({ prompt_tokens: prompt, prompt_tokens_details: { cached_tokens: cached } }) => Object.assign(answer, { prompt, cached });
 }
 
 function stopWriting(chat) {
