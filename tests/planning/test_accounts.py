@@ -76,6 +76,15 @@ def test_the_next_call_begins_with_what_this_one_has_learnt():
     assert again.asking._accounts[0] is not learned[0]
 
 
+def test_a_first_answer_may_wait_for_the_text_to_repeat_itself():
+    learned = asking_accounts()
+    asking = QuietSteps(learned, waiting=True)
+    assert [asking.begin(repeating=number in (3, 9)) for number in range(17)] == [n in (3, 9) for n in range(17)]
+    assert asking.begin(repeating=False), "the wait has an end"
+    asking.learn(0.0005, 0.0003, PLAIN, keep_on=False)
+    assert QuietSteps(learned, waiting=True).begin(repeating=False), "later answers know that it pays"
+
+
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0])
 def test_odd_seconds_change_nothing(seconds):
     rest, state = Rest(), FakeState()

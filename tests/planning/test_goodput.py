@@ -12,6 +12,7 @@ from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.contracts import Capabilities
 from draftwood.drafters.lookup.drafter import LookupDrafter
+from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.fixed import FixedPlanner, OffPlanner
 from draftwood.planning.goodput import GoodputPlanner
@@ -132,6 +133,25 @@ def test_where_nothing_pays_sources_are_asked_now_and_then():
         state.step.draft_s = 2e-4 if asked[-1] else 1e-4
         made.plan([state], [[TokenTree.build([1], belief=0.1) if asked[-1] else TokenTree.empty()]])
     assert 3 <= sum(asked[-20:]) <= 5
+
+
+@pytest.mark.parametrize(
+    ("drafters", "curve", "states", "waits"),
+    [
+        ([NgramDrafter()], "1=3", 1, True),
+        ([NgramDrafter()], "1=30", 1, False),
+        ([NgramDrafter(context=((1, 2, 3),))], "1=3", 1, False),
+        ([NgramDrafter(), RandomDrafter()], "1=3", 1, False),
+        ([NgramDrafter()], "1=3", 5, False),
+    ],
+)
+def test_where_asking_is_dear_drafters_of_the_text_alone_wait_for_repeats(drafters, curve, states, waits):
+    made = planner(CostCurve.parse(curve))
+    some = [FakeState(drafters=drafters, ids=[7, 8, 9, 7]) for _ in range(states)]
+    assert (made.ask(some)[0][0].nodes == 0) == waits
+    for state in some:
+        state.ids = [*state.ids, 8]
+    assert made.ask(some)[0][0].nodes
 
 
 def test_other_widths_are_tried_for_a_small_share_of_the_time():

@@ -44,7 +44,7 @@ def _read(drafter: Drafter) -> Declaration:
     prior.flags.writeable = False
     plain = type(drafter).__repr__ is object.__repr__  # it shows an address, which differs in every run
     options = type(drafter).__qualname__ if plain else repr(drafter)
-    return Declaration(name, f"{name} {options} {len(prior)}", prior, needs)
+    return Declaration(name, f"{name} {options} {len(prior)}", prior, needs, drafter.copies_text)
 
 
 def takes_of(drafter: Drafter) -> Takes:

@@ -243,6 +243,12 @@ class Drafter(ABC):
         return np.full(1, 0.5, dtype=np.float32)
 
     @property
+    def copies_text(self) -> bool:
+        """Whether all that it proposes stood in the text before: then little of it is right until the text begins
+        to repeat itself, and planners may wait for that."""
+        return False
+
+    @property
     def takes(self) -> Takes:
         return Takes()
 

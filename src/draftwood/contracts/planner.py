@@ -21,6 +21,7 @@ class Declaration:
     label: str  # name and options, the same in every run: what is learnt about a drafter is stored under it
     prior: Floats  # float32[n_evidence], read-only
     needs: Needs
+    copies_text: bool = False
 
 
 class State(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from draftwood.contracts import Declaration, State
 from draftwood.planning import KEEP_LATELY
@@ -24,7 +25,10 @@ _STALL, _STALL_PASSES = 1.0, 4.0
 _WORTH = 1.05  # times the speed of plain decoding that a draft must promise to be scored
 _FREE_LOSS = 1.0  # plain passes that drafts may lose before more is asked
 _RAISE = 0.1  # how much more is asked per plain pass lost beyond that
-SIZE = 3  # tokens that must have occurred before: a repeat
+SIZE = 2  # tokens that must have occurred before: a repeat
+_OPENING = 16
+"""Steps of first answers in which drafters that copy the text are asked only where it repeats itself: elsewhere
+they are right too seldom, and an answer of 9 tokens cannot win back what asking in vain takes."""
 _MOST = 1 << 15  # tokens of a text that are looked at for repeats, the latest when it was first seen
 
 
@@ -93,7 +97,7 @@ class Overhead:
             step = state.step
             seconds += step.draft_s + step.verify_s + step.keep_s + step.learn_s
             for drafter, own in zip(state.drafters, step.by_source, strict=False):
-                if drafter is not None and drafter.needs.prices:
+                if drafter and drafter.needs.prices:
                     seconds -= own.draft_s  # it runs passes and goes by prices: it must not stop others
         self.count(seconds, asked=asked, drafted=any([state.step.drafted > 0 for state in states]))
 
@@ -142,7 +146,7 @@ class Repeats:
         if length < SIZE:
             return False
         lately = ids[max(self._length, length - _MOST, SIZE) - SIZE : length - 1]
-        self._seen.update(zip(lately, lately[1:], lately[2:], strict=False))
+        self._seen.update(pairwise(lately))
         self._length = length
         return tuple(ids[-SIZE:]) in self._seen
 
@@ -157,12 +161,15 @@ class QuietSteps:
 
     Steps in which the text repeats itself have an account of their own: where copies begin, drafters are asked at
     once, and where nothing is to be copied, hardly ever. The accounts begin with what earlier calls on this target
-    have ``learned``; this call writes there what it learns.
+    have ``learned``; this call writes there what it learns. ``waiting``: while nothing was learnt, drafters are
+    asked only where the text repeats itself, for `_OPENING` steps.
     """
 
-    def __init__(self, learned: tuple[Account, Account]) -> None:
+    def __init__(self, learned: tuple[Account, Account], *, waiting: bool = False) -> None:
         self._learned = learned
         self._accounts = [replace(one, pause=one.pause // 2, left=0) for one in learned]
+        if waiting and not learned[0].steps:
+            self._accounts[0].left = _OPENING
         self._now, self._shared = self._accounts[0], learned[0]
 
     def begin(self, *, repeating: bool) -> bool:
@@ -278,7 +285,7 @@ class DrafterAccounts:
             worked = [
                 (drafter, own)
                 for drafter, own in zip(state.drafters, step.by_source, strict=False)
-                if drafter is not None and (own.calls or drafter.needs.top_k > 0) and not self.is_skipped(drafter)
+                if drafter and (own.calls or drafter.needs.top_k > 0) and not self.is_skipped(drafter)
             ]
             if state.traced:  # writing a trace takes time that other steps do not take
                 worked = [(drafter, own) for drafter, own in worked if not drafter.needs.top_k]

@@ -22,7 +22,7 @@ rates be computed anew, with caches of the processor that the pass has emptied."
 _Lessons = dict[tuple[str, bool], tuple[Declaration, list[Feedback]]]  # of a pass, by label and whether greedy
 NOTHING = Ask(0, 0, TokenTree.empty().belief)
 _UNKNOWN = Prices()
-RESTING = Ask(0, 0, TokenTree.empty().belief, resting=True)
+RESTING = NOTHING._replace(resting=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class TreePlanner(Planner, PlannerSession):
     """What a token is worth in the step that begins, for drafters that run passes of their own."""
 
     def __init__(self, learned: Learned | None = None, policies: Sequence[Policy] = ()) -> None:
-        self.learned = learned if learned is not None else Learned()
+        self.learned = learned or Learned()
         self.policies = tuple(policies)
         self._untold: list[_Lessons] = []  # what beliefs have not learnt yet
         # Of this session's step: the draft nodes of a request before policies, the limits by request and policy.
@@ -154,7 +154,7 @@ class TreePlanner(Planner, PlannerSession):
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
-        if drafter is None or tree.is_grown or not len(tree):
+        if not drafter or tree.is_grown or not len(tree):
             return tree
         accept_rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
         belief = accept_rates[tree.evidence]
@@ -178,7 +178,7 @@ class TreePlanner(Planner, PlannerSession):
         taught: _Lessons = {}
         for state, lessons in zip(states, feedback, strict=True):
             for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
-                if drafter is not None and len(lesson.proposal):  # drafters of one label share rates
+                if drafter and len(lesson.proposal):  # drafters of one label share rates
                     taught.setdefault((drafter.label, state.greedy), (drafter, []))[1].append(lesson)
             if self.policies:
                 with self.learned.lock:

@@ -73,7 +73,7 @@ class CostModel:
         self._base = np.empty(0)  # the curve after a short text
         self._scaled: Doubles | None = None  # the same as now believed
         self._at, self._table = -1, np.empty(0)  # the context of the table, in units of 32 tokens
-        self._seen = [0 if self.measured else -_STALE] * len(_SIZES)  # number of the last pass of each width
+        self._seen = [0 if self.measured else -_STALE] * len(SIZES)  # number of the last pass of each width
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
         self.exploration_budget = 0.0 if self.measured else _GRANT
@@ -199,13 +199,13 @@ class CostModel:
 
     def _is_calm(self, passes: int) -> bool:
         """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
-        return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
+        return (self.measured or self.passes > _STALE) and self.passes % SELDOM >= passes and not self._doubted
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave from the chosen one, or the least."""
         at, seen, before = size(chosen), self._seen, self.passes - _STALE
-        beside = [k for k in (at + 1, at - 1) if 0 <= k < len(_SIZES) and least <= _SIZES[k] <= widest]
-        found = [_SIZES[k] for k in beside if seen[k] <= before]
+        beside = [k for k in (at + 1, at - 1) if 0 <= k < len(SIZES) and least <= SIZES[k] <= widest]
+        found = [SIZES[k] for k in beside if seen[k] <= before]
         k = size(least)
         return [*found, least] if k != at and seen[k] <= before else found
 
@@ -221,7 +221,7 @@ class CostModel:
         spent on measuring widths anew until passes surprise, but for the share that every pass earns.
         """
         self.logs, self.shares, self.passes = logs, shares, passes
-        self._seen = [passes] * len(_SIZES)
+        self._seen = [passes] * len(SIZES)
 
     def widened(self, guess: CostCurve | None = None) -> CostModel:
         """Return a copy with larger uncertainty, for another batch size, for which there may be another guess."""
@@ -300,7 +300,7 @@ class Pace:
 
 def size(n: int) -> int:
     """Return the index of the largest of the widths 1, 2, 3, 4, 6, 8, 12, .. that is at most ``n``."""
-    return bisect_right(_SIZES, n) - 1
+    return bisect_right(SIZES, n) - 1
 
 
 def octave(n: int) -> int:
@@ -333,7 +333,7 @@ def _hats(widths: int) -> Doubles:
     return np.maximum(0, 1 - np.abs(places[:, None] - np.arange(OCTAVES)))
 
 
-_SIZES = [1, *(w << k for k in range(OCTAVES) for w in (2, 3))]
+SIZES = [1, *(w << k for k in range(OCTAVES) for w in (2, 3))]
 _STEPS = np.array([*range(OCTAVES), 0, 0])  # the shares are no part of the walk over the knots
 _WALK = np.minimum.outer(_STEPS, _STEPS).astype(np.float64)
 _OF_SHARES = np.diag(np.array([0.0] * OCTAVES + [1.0, 1.0]))

@@ -93,6 +93,14 @@ def test_long_prompts_are_read_in_narrower_passes(tiny_gguf, monkeypatch):
     np.testing.assert_array_equal(pieces.raw(0), whole.raw(0))
 
 
+def test_first_drafts_find_room_for_their_scores(tiny_gguf):
+    target = CpuTarget(tiny_gguf("qwen2", "Q8_0"), threads=1)
+    scores = target.model._record.memory.scores
+    ((session, _),) = target.open([[1, 2, 3]])
+    target.score([(session, 4, TokenTree.build([5] * 7))])
+    assert target.model._record.memory.scores is scores
+
+
 def test_a_pass_depends_on_none_of_those_before_it(tiny_gguf):
     """The record of a pass keeps what the last pass of its size has written."""
     path, rng = tiny_gguf("llama", "Q8_0"), np.random.default_rng(0)

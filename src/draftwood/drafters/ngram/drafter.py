@@ -46,6 +46,10 @@ class NgramDrafter(BaseDrafter):
         self.check_range("length", 1, 1 << 16)
         self.check_range("frequent", 0, MAX_FREQUENT)
 
+    @property
+    def copies_text(self) -> bool:
+        return not self.context
+
     def with_user_texts(self, texts: DraftTexts) -> NgramDrafter:
         return replace(self, context=(*self.context, *texts.context))
 
