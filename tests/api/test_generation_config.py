@@ -90,7 +90,7 @@ def test_what_shapes_sampling_says_nothing_of_greedy_text(llama, name):
 @pytest.mark.parametrize(
     ("says", "alone", "served"),
     [
-        ({}, 0, 1),
+        ({}, 0, 0.7),
         ({"temperature": 0.6}, 0, 0.6),
         ({"do_sample": True}, 1, 1),
         ({"do_sample": True, "temperature": 0.6}, 0.6, 0.6),
@@ -101,8 +101,9 @@ def test_the_temperature_is_the_caller_s_or_the_model_s(says, alone, served):
     setup = Setup(toy(**says, max_positions=100))
     for given, expected in ((None, alone), (0.3, 0.3), (0, 0)):
         assert setup.request(PROMPT, temperature=given).sampling.temperature == expected
-    open_ = setup.request(PROMPT, served=True)
+    open_ = setup.request(PROMPT, served=True, chat=True)
     assert (open_.sampling.temperature, open_.limit) == (served, 100)
+    assert setup.request(PROMPT, served=True).sampling.temperature == alone
     assert Setup(toy(max_new_tokens=7)).request(PROMPT, served=True).limit == 7
 
 

@@ -4,12 +4,13 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from draftwood.api.generation import Generation
-from draftwood.cli.given import Loaded
+from draftwood.cli.given import Given, Loaded
 from draftwood.cli.prompt import only
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import PromptError
@@ -87,6 +88,30 @@ def test_prompts_from_files_and_standard_input(generate, draftwood, tiny, tmp_pa
         assert draftwood("generate", *given, *flags(tiny), stdin=PROMPT.encode() + b"\n").out == expected
     for given in (["-p", PROMPT], ["--prompt", f"@{file}"], ["-f", file]):
         assert draftwood("generate", *given, *flags(tiny)).out == expected
+
+
+@pytest.mark.parametrize(("is_chat", "expected"), [(True, (4096, 0.7)), (False, (4096, 0.0))])
+def test_answers_are_whole_and_chats_are_sampled_unless_the_model_says_otherwise(tiny_gguf, is_chat, expected):
+    target, given = CpuTarget(tiny_gguf(), threads=1), Given()
+    plain = Loaded(given, target, None, [])
+    found = plain.to_the_end(is_chat=is_chat)
+    assert (found.settings["max_new_tokens"], found.settings["temperature"]) == expected
+    assert (plain.settings["max_new_tokens"], plain.settings["temperature"]) == (None, None)
+    vars(target)["generation_config"] = SimpleNamespace(temperature=0.3, do_sample=True, max_new_tokens=9)
+    found = plain.to_the_end(is_chat=is_chat).request([1, 2])
+    assert (found.limit, found.sampling.temperature) == (9, 0.3)
+    found = Loaded(replace(given, max_new_tokens=5, temperature=0.0), target, None, []).to_the_end(is_chat=is_chat)
+    assert (found.settings["max_new_tokens"], found.settings["temperature"]) == (5, 0)
+
+
+def test_what_cuts_an_answer_is_said(generate, draftwood, interrupt, tiny):
+    assert "\ncut after 40 tokens: -n N allows N tokens" in generate().err
+    assert "by a stop string" in generate("--stop", generate().out[10:13]).err
+    assert generate("--quiet").err == ""
+    full = draftwood("generate", "a" * 2040, *flags(tiny))
+    assert "cut after 8 tokens: the context of 2,048 tokens is full" in full.err
+    interrupt(4)
+    assert re.search(r"\nstopped by Ctrl-C after \d+ tokens", generate(code=130).err)
 
 
 def test_one_prompt_is_needed(refused, monkeypatch):

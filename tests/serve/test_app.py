@@ -6,6 +6,8 @@ import httpx2 as httpx  # comes with the openai package
 import pytest
 
 from draftwood.local.crowding import Others
+from tests.serve.conftest import running
+from tests.serve.session import acting
 from tests.serve.test_drafting import BODIES
 
 HELLO = [{"role": "user", "content": "hello hello"}]
@@ -197,3 +199,16 @@ def test_curl_need_not_say_that_it_sends_json_and_pages_of_other_sites_must(url)
                 f"{url}{path}", content=json.dumps(asked), headers={"content-type": kind, **more}, timeout=60
             )
             assert found.status_code == status, found.text
+
+
+def test_a_loop_is_counted_and_logged(caplog):
+    caplog.set_level("INFO", "draftwood.server")
+    with running(acting({"a": ["ab" * 100], "b": ["abcdefgh"]}), logs_requests=True) as server:
+        for name in ("a: x", "b: x"):
+            body = {"messages": [{"role": "user", "content": name}], "temperature": 0}
+            httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).raise_for_status()
+        counted = httpx.get(f"{server.url}/metrics").text
+    assert 'draftwood:looped_texts_total{model_name="tiny"} 1.0' in counted
+    looped, other = [one for one in caplog.records if "/v1/chat/completions" in one.getMessage()]
+    assert "tokens only repeat themselves" in looped.getMessage()
+    assert (looped.fields["looped"] >= 190, "looped" in other.fields) == (True, False)

@@ -12,6 +12,7 @@ from draftwood.contracts import Target
 from draftwood.errors import LARGEST, UnsupportedModelError, UsageError, number
 
 NEW_TOKENS = 256  # most tokens to write if neither the caller nor the generation config sets a limit
+CHAT_TEMPERATURE = 0.7  # of the command line and the server, for chats of models that name none
 
 # Settings that change the text and that we do not apply, each with those of its values that change nothing.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -113,15 +114,17 @@ def stop_strings(config: Any, given: str | Sequence[str] | None) -> list[str]:
     return texts
 
 
-def fill_sampling(config: Any, sampling: dict[str, Any], *, samples: bool = False) -> None:
+def fill_sampling(config: Any, sampling: dict[str, Any], *, otherwise: float = 0.0) -> None:
     """Fill settings of ``sampling`` that the caller left open from the config.
 
-    ``samples``: where neither says a temperature or whether to sample, it is 1, as in the OpenAI API; else 0.
+    ``otherwise`` is the temperature where neither says one or whether to sample; above 0, a config that names a
+    temperature alone is believed.
     """
     if sampling.get("temperature") is None:
         said, chosen = getattr(config, "temperature", None), getattr(config, "do_sample", None)
-        is_sampled = samples if chosen is None else chosen
-        sampling["temperature"] = 0.0 if not is_sampled else 1.0 if said is None else said
+        is_sampled = otherwise > 0 if chosen is None else chosen
+        usual = 1.0 if chosen else otherwise  # 1 is that of transformers, for a config that only says to sample
+        sampling["temperature"] = 0.0 if not is_sampled else usual if said is None else said
     if sampling.get("repetition_penalty") is None:  # what a caller gives is for the whole text
         sampling["penalty_last_n"] = getattr(config, "penalty_last_n", None)
     for name in ("top_k", "top_p", "min_p", "repetition_penalty"):

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from draftwood.api.chat_template import turn_ends
 from draftwood.api.checks import (
+    CHAT_TEMPERATURE,
     NEW_TOKENS,
     check_model,
     check_tokenizer_kind,
@@ -170,17 +171,17 @@ class Setup:
     def request(
         self, ids: Sequence[int], *, max_new_tokens: int | None = None, stop: str | Sequence[str] | None = None,
         logits_processor: Any = None, grammar: Any = None, trace: bool = False,
-        drafters: Sequence[Drafter] | None = None, served: bool = False,
+        drafters: Sequence[Drafter] | None = None, served: bool = False, chat: bool = False,
         grammar_begins: Callable[[], Beginning] | None = None, **sampling: Any,
     ) -> Request:  # fmt: skip
         """Return a request with checked settings; those not given come from the model's generation config.
 
         ``grammar`` is a `Grammar` or a JSON Schema; ``trace`` keeps the trees of all steps; ``drafters`` are those
-        of `predicting`. ``grammar_begins`` is for `LaterFollower`; None: at once. ``served``: what that leaves
-        open is as in the OpenAI API: temperature 1, and as many tokens as the model takes.
+        of `predicting`. ``grammar_begins`` is for `LaterFollower`; None: at once. Where the config leaves it open,
+        too, a text that is ``served`` has as many tokens as the model takes, and a ``chat`` `CHAT_TEMPERATURE`.
         """
         config = self.model.generation_config
-        fill_sampling(config, sampling, samples=served)
+        fill_sampling(config, sampling, otherwise=CHAT_TEMPERATURE if chat else 0.0)
         if sampling.get("seed") is None:
             sampling["seed"] = secrets.randbits(32)
         settings = check_sampling(Sampling(**sampling))

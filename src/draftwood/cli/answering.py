@@ -155,6 +155,8 @@ class Answering:
         print_summary(to, self.generation, self._loaded.names)
         if self.comparison is not None and self.comparison.rounds:
             print_flow(to, verdict(self.comparison), ", ")
+        elif note := cut_note(self._loaded, self.generation):
+            screen.say(note, file=sys.stderr)
         speedup = None if self.comparison is None else self.comparison.speedup
         if note := self._loaded.head_note(self.generation, speedup):
             screen.say(note, file=sys.stderr)
@@ -247,6 +249,20 @@ def lossy_note(rule: str) -> str:
     return f"lossy: by the rule {rule} this text may differ from that of plain decoding"
 
 
+def cut_note(loaded: Loaded, answer: Generation) -> str:
+    """Say what cut an answer; nothing where the model, or a grammar, has ended it."""
+    after, size = f"after {count(len(answer.ids), 'token')}", len(answer.ids) + answer.prompt_tokens
+    if answer.finish_reason is None:
+        return f"stopped by Ctrl-C {after}"
+    if answer.finish_reason == "stop" and loaded.given.asked is None:
+        return f"ended by a stop string {after}"
+    if answer.finish_reason != "length":
+        return ""
+    if size >= loaded.most:
+        return f"cut {after}: the context of {loaded.most:,} tokens is full"
+    return f"cut {after}: -n N allows N tokens, -n -1 as many as fit"
+
+
 def loop_note(ids: Sequence[int]) -> str:
     """Say that an answer ends in a loop; nothing where it does not."""
     from draftwood.tasks import looped_tail
@@ -254,7 +270,8 @@ def loop_note(ids: Sequence[int]) -> str:
     start = looped_tail(ids)
     if start == len(ids):
         return ""
-    return f"the last {len(ids) - start} tokens only repeat themselves, which flatters any drafter"
+    said = f"the last {len(ids) - start} tokens only repeat themselves, which flatters any drafter"
+    return f"{said}; --repeat-penalty 1.1 may help"
 
 
 def verdict(comparison: PlainAndDrafted) -> list[str]:

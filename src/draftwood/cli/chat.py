@@ -13,7 +13,16 @@ from typer import Option
 
 from draftwood.api.prompts import render
 from draftwood.cli import options, prompt, screen
-from draftwood.cli.answering import AnswerWriter, Waiting, figures, lossy_note, people, print_summary
+from draftwood.cli.answering import (
+    AnswerWriter,
+    Waiting,
+    cut_note,
+    figures,
+    loop_note,
+    lossy_note,
+    people,
+    print_summary,
+)
 from draftwood.cli.given import Given, Loaded
 from draftwood.errors import DraftwoodError, PromptError, UnknownNameError
 from draftwood.local.find import cache_folder
@@ -36,7 +45,7 @@ def chat(
     quiet: options.Quiet = False,
 ) -> None:
     """Chat with a model; /help lists the commands."""
-    system, loaded = prompt.read_system(system), given.load()
+    system, loaded = prompt.read_system(system), given.load().to_the_end(is_chat=True)
     from draftwood.api.conversation import Conversation
 
     render([{"role": "user", "content": "?"}], loaded.tokenizer)  # refuses a tokenizer without a chat template
@@ -48,10 +57,8 @@ class Talk:
     """The loop of questions, answers and commands; an error ends it only where questions are piped in."""
 
     def __init__(self, conversation: Conversation, loaded: Loaded, forget: bool, *, quiet: bool = False) -> None:
-        from draftwood.api.target import target_of
-
         self._conversation, self._loaded, self._forget, self._quiet = conversation, loaded, forget, quiet
-        self._most = target_of(loaded.model).capabilities.max_positions
+        self._most = loaded.most
         self._turns: list[tuple[int, Generation]] = []  # tokens read, and the answer
         self._hinted = False
         self._interactive = sys.stdin.isatty() and sys.stdout.isatty()
@@ -129,11 +136,21 @@ class Talk:
             return
         answer = conversation.generation
         writer.end(answer.text)
-        if self._interactive and not self._quiet:
+        self._tell_of(answer)
+        if stop.pressed:
+            self._stopped("(stopped; what was said is kept)")
+
+    def _tell_of(self, answer: Generation) -> None:
+        """Say how an answer was made, and what cut it."""
+        if self._quiet:
+            return
+        if self._interactive:
             print_summary(people(), answer, self._loaded.names)
-        elif answer.lossy and not self._quiet:
-            self._note(lossy_note(answer.rule))
-        if not (self._hinted or self._quiet) and (note := self._loaded.head_note(answer)):
+        else:
+            for note in (lossy_note(answer.rule) if answer.lossy else "", loop_note(answer.ids)):
+                if note:
+                    self._note(note)
+        if not self._hinted and (note := self._loaded.head_note(answer)):
             self._hinted = True
             self._note(note)
         if answer.finish_reason == "length" and answer.prompt_tokens + len(answer.ids) >= self._most:
@@ -141,8 +158,8 @@ class Talk:
                 f"(the conversation is full, which cut the answer after {len(answer.ids)} tokens: /reset forgets "
                 "it all; draftwood chat --forget drops the oldest turns by itself)"
             )
-        if stop.pressed:
-            self._stopped("(stopped; what was said is kept)")
+        elif answer.finish_reason is not None and (note := cut_note(self._loaded, answer)):
+            self._note(f"({note})")
 
     def _make_room(self, messages: list[dict[str, str]], question: str) -> int:
         """With --forget drop turns until a question and its answer fit; returns how many. `PromptError` else.

@@ -74,6 +74,8 @@ def generate(
     early.check_rows(output, "generate")
     loaded = given.load()
     content = as_asked(asked, loaded.tokenizer, chat, system, quiet=as_json or quiet)
+    if not compare:
+        loaded = loaded.to_the_end(is_chat=not isinstance(content, str))
     answer = Answering(loaded, content, "nothing" if as_json else "text" if quiet else "all")
     writer = _writer(output, loaded) if output is not None else None
     if writer is not None and output is not None and not is_stream(output):

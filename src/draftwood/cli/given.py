@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from draftwood.decoding.request import Request
 
 
+_MOST = 4096  # tokens of an answer that is written to its end
 _LITTLE, _GAIN = 1.3, 1.15  # below so many tokens per pass, or times plain decoding, drafts brought little
 _SLOW, _SURE = 8e-3, 32  # from so many seconds of a plain pass on a head pays; plain passes that it takes to know
 
@@ -38,12 +40,16 @@ class WritingFlags:
             "--predict",
             "--n-predict",
             min=-1,
-            help="Most tokens to write; -1: as many as fit. [default: the model's own setting, else 256]",
+            help="Most tokens to write; -1: as many as fit. [default: the model's, else 4096, 256 to measure]",
         ),
     ] = None
     temperature: Annotated[
         float | None,
-        Option("--temperature", "--temp", help="0: always the likeliest token. [default: the model's, else 0]"),
+        Option(
+            "--temperature",
+            "--temp",
+            help="0: always the likeliest token. [default: the model's, else 0.7 in chats, else 0]",
+        ),
     ] = None
     top_k: Annotated[int | None, Option(help="Sample from this many of the likeliest tokens.")] = None
     top_p: Annotated[
@@ -184,6 +190,30 @@ class Loaded:
     model: Any
     tokenizer: Any
     names: list[str]
+    filled: Mapping[str, Any] = field(default_factory=dict)  # settings in place of those that no flag gave
+
+    def to_the_end(self, *, is_chat: bool) -> Loaded:
+        """Return the same for answers that are written to their end: where neither a flag nor the model says
+        otherwise, they have at most 4,096 tokens, and chats the temperature 0.7."""
+        from draftwood.api.checks import CHAT_TEMPERATURE, fill_sampling, new_tokens
+
+        filled, config = dict(self.given.settings), self.model.generation_config
+        fill_sampling(config, filled, otherwise=CHAT_TEMPERATURE if is_chat else 0.0)
+        if getattr(config, "max_length", None) is None:  # which counts the prompt, too
+            filled["max_new_tokens"] = new_tokens(config, filled["max_new_tokens"], 0, _MOST)
+        return replace(self, filled={name: filled[name] for name in ("max_new_tokens", "temperature")})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `Given.settings` says, filled in."""
+        return {**self.given.settings, **self.filled}
+
+    @property
+    def most(self) -> int:
+        """Tokens that a text and its answer can have together."""
+        from draftwood.api.target import target_of
+
+        return target_of(self.model).capabilities.max_positions
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -195,7 +225,7 @@ class Loaded:
             "planner": given.planner,
             "rule": given.rule,
             **given.sources,
-            **given.settings,
+            **self.settings,
         }
 
     def request(self, ids: list[int]) -> Request:
@@ -203,7 +233,7 @@ class Loaded:
         from draftwood.api.setup import Setup
 
         setup = Setup(self.model, self.tokenizer, self.given.drafters, self.given.planner)
-        return setup.request(ids, **self.given.settings)
+        return setup.request(ids, **self.settings)
 
     def head_note(self, answer: Generation, speedup: float | None = None) -> str:
         """Say how to make a head, where drafts brought little, the model has none, and it would pay: at 2 ms

@@ -108,8 +108,7 @@ def make_app(setup: Setup, settings: Settings) -> FastAPI:
     )
     if settings.origins:
         app.add_middleware(Cors, origins=settings.origins)
-    if settings.logs_requests:
-        app.add_middleware(RequestLog)
+    app.add_middleware(RequestLog, note_loop=server.metrics.note_loop, is_shown=settings.logs_requests)
     return app
 
 

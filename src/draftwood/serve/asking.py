@@ -163,8 +163,9 @@ class ChoiceMaker:
         path = partial(ThoughtPath, setup.tokenizer, ids, budget) if is_chat else None
         thinks = path is not None and (path().first.thinks or path().opening(()))
         request = setup.request(
-            ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop, served=True,
-            trace=self.wishes.trace, grammar=grammar, grammar_begins=path if thinks else None,
+            ids, max_new_tokens=None if limit is None else max(1, most), stop=asked.stop,
+            served=True, chat=is_chat, trace=self.wishes.trace,
+            grammar=grammar, grammar_begins=path if thinks else None,
             drafters=() if without is None else self._drafters(asked, len(ids) + most),
             temperature=asked.temperature, top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p,
             repetition_penalty=asked.repetition_penalty, seed=asked.seed,

@@ -44,8 +44,9 @@ VALUES = (
     Meaning(("tool_choice",), ("any",), "required"),
     Meaning(("tool_choice",), ("none",), "none"),
 )
-"""Null means for every field that it is left out: then the model's generation config decides, temperature is 1
-where that says none, and the seed is drawn. Values that are neither here nor in the API's ranges are refused."""
+"""Null means for every field that it is left out: then the model's generation config decides; temperature is 0.7
+in chats and else 0 where that says none, and the seed is drawn. Values that are neither here
+nor in the API's ranges are refused."""
 
 _KEEPS_NOTHING = "this server keeps no responses, conversations or prompts: send the whole text as input"
 REFUSED: Mapping[str, Mapping[str, str]] = {

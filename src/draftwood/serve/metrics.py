@@ -19,12 +19,15 @@ from draftwood.decoding.request import Emission
 from draftwood.serve.errors import BAD_REQUEST, FAILED, GONE
 from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.step import MODEL, Step
+from draftwood.tasks import looped_tail
 
 LOG = logging.getLogger("draftwood.server")
 TEXTS = "draftwood.texts"
 """Of an ASGI scope: a list that takes the texts of a request, where it is logged; each has a ``job`` and, if it is
 written, a ``generation``."""
 _ASKED_OFTEN = frozenset({"/health", "/metrics"})  # by programs; they are logged only where they fail
+_LOOP, _READ_FOR_LOOPS = 32, 1024
+"""Tokens at a text's end: so many that repeat themselves are a loop, looked for in so many, which takes 1 ms."""
 _POSITIONS = 32
 """Deeper draft nodes count for the last position."""
 _FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
@@ -72,6 +75,7 @@ class Metrics:
         self._by_source = many("draftwood:tokens", "Tokens written by who proposed them", "source")
         self._scored_of = many("draftwood:draft_tokens", "Draft nodes scored by drafter", "source")
         self._seconds = many("draftwood:seconds", "Seconds by stage; score is the pass", "stage")
+        self._looped = many("draftwood:looped_texts", "Texts that only repeated themselves at their end")
         self._refused = many("draftwood:refused_requests", "Requests refused by status", "status")
         for name, help, read in (
             ("vllm:num_requests_running", "Texts being read or written", lambda: inbox.running),
@@ -127,6 +131,10 @@ class Metrics:
         """Count bytes of prefixes that were "read" or "written"."""
         self._disk_bytes(way).inc(size)
 
+    def note_loop(self) -> None:
+        """Count a text that only repeated itself at its end."""
+        self._looped().inc()
+
     def refused(self, status: int) -> None:
         self._refused(str(status)).inc()
 
@@ -137,11 +145,12 @@ class Metrics:
 class RequestLog:
     """ASGI middleware that logs each request once its response has ended: never a word of its texts, or a key.
 
-    A record has ``fields`` for logs of JSON. What a path has of control characters is escaped.
+    A record has ``fields`` for logs of JSON. What a path has of control characters is escaped. ``note_loop`` is
+    called for each text that ends in a loop, also where no log ``is_shown``.
     """
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+    def __init__(self, app: Any, note_loop: Callable[[], None], *, is_shown: bool) -> None:
+        self._app, self._note_loop, self._is_shown = app, note_loop, is_shown
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -160,13 +169,23 @@ class RequestLog:
             status = FAILED
             raise
         finally:
-            if scope["path"] not in _ASKED_OFTEN or status >= BAD_REQUEST:
+            loops = [loop for one in texts if (loop := _loop(one))]
+            for _ in loops:
+                self._note_loop()
+            if self._is_shown and (scope["path"] not in _ASKED_OFTEN or status >= BAD_REQUEST):
                 seconds = round(perf_counter() - begun, 3)
                 fields = {"method": scope["method"], "path": quote(scope["path"])[:200], "status": status}
-                _log({**fields, "seconds": seconds, **_counted(texts)})
+                _log({**fields, "seconds": seconds, **_counted(texts, max(loops, default=0))})
 
 
-def _counted(texts: Sequence[Any]) -> dict[str, Any]:
+def _loop(text: Any) -> int:
+    """Return how many tokens at a text's end only repeat themselves, 0 for few; of long texts the end is read."""
+    ids = [] if text.generation is None else text.generation.ids[-_READ_FOR_LOOPS:]
+    found = len(ids) - looped_tail(ids)
+    return found if found >= _LOOP else 0
+
+
+def _counted(texts: Sequence[Any], looped: int) -> dict[str, Any]:
     """Return what was read and written of a request's texts; nothing where it has none."""
     if not texts:
         return {}
@@ -179,6 +198,7 @@ def _counted(texts: Sequence[Any]) -> dict[str, Any]:
         "read": sum(len(job.request.prompt) for job in jobs.values()) - cached, "cached": cached,
         "written": len(sources), "ended": sorted({_FINISHES.get(end, end) for end in ends}),
         "drafted": round(1 - sources.count("model") / len(sources), 3) if sources else None,
+        **({"looped": looped} if looped else {}),
     }  # fmt: skip
 
 
@@ -190,4 +210,6 @@ def _log(fields: dict[str, Any]) -> None:
         said += f", read {fields['read']:,} of {fields['read'] + fields['cached']:,}, wrote {fields['written']:,}"
     if fields.get("drafted") is not None:
         said += f" tokens, {100 * fields['drafted']:.0f} % drafted ({', '.join(fields['ended'])})"
+    if "looped" in fields:
+        said += f", the last {fields['looped']:,} tokens only repeat themselves"
     LOG.info(said, extra={"fields": fields})
