@@ -11,6 +11,7 @@ import pytest
 
 from draftwood.api.generation import Generation
 from draftwood.cli.given import Given, Loaded
+from draftwood.cli.opening import Opening
 from draftwood.cli.prompt import only
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.errors import PromptError
@@ -102,6 +103,22 @@ def test_answers_are_whole_and_chats_are_sampled_unless_the_model_says_otherwise
     assert (found.limit, found.sampling.temperature) == (9, 0.3)
     found = Loaded(replace(given, max_new_tokens=5, temperature=0.0), target, None, []).to_the_end(is_chat=is_chat)
     assert (found.settings["max_new_tokens"], found.settings["temperature"]) == (5, 0)
+
+
+def test_a_session_begins_with_a_line_that_says_what_one_wants_to_know(draftwood, tiny, tiny_gguf, monkeypatch):
+    monkeypatch.setattr("draftwood.local.memory_speed.remembered", lambda _: 3_000_000_000)
+    call = ("generate", PROMPT, "--raw", "-n", "2", "--threads", "1", "-m", tiny_gguf())
+    said = draftwood(*call, terminal=True).err
+    assert re.search(
+        r"cpu \([\w-]+, 1 thread\), memory 3.0 GB/s, at best \d+ tokens/s undrafted, context \d+, "
+        "drafts from ngram, temperature 0\n", said,
+    )  # fmt: skip
+    assert "drafts from" not in draftwood(*call).err
+    assert "drafts from" not in draftwood(*call, "--quiet", terminal=True).err
+    monkeypatch.setattr("draftwood.local.memory_speed.remembered", lambda _: None)
+    assert "before draftwood info MODEL, context" in draftwood(*call, terminal=True).err
+    said = str(Opening("cpu", "avx512", 64, 10**11, 10**8, 10**6, ["ngram"] * 40, 0.7))
+    assert (len(said), said[-1]) == (159, "…")
 
 
 def test_what_cuts_an_answer_is_said(generate, draftwood, interrupt, tiny):
@@ -239,4 +256,4 @@ def test_where_a_head_would_pay_it_is_said_how_one_is_made(draftwood, tiny, tiny
     assert not said(model=toy), "it can have none"
     monkeypatch.setattr(Loaded, "head_note", lambda *_: "make one")
     assert draftwood("generate", "hi", "--model", tiny, "--max-new-tokens", "4").err.count("make one\n") == 1
-    assert draftwood("chat", "--model", tiny, "--max-new-tokens", "4", stdin=b"hi\nyes\n").err == "make one\n"
+    assert draftwood("chat", "-m", tiny, "-n", "4", stdin=b"hi\nyes\n").err.count("make one\n") == 1

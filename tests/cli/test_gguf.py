@@ -74,7 +74,7 @@ def test_generate_records_what_ran_and_the_text_is_the_file_s(draftwood, gguf, t
     settings = json.loads(kept.read_text().splitlines()[0])["settings"]
     assert (settings["model"], bool(re.fullmatch(r"Q4_1 \S+ exact", settings["dtype"]))) == (gguf, True)
     for engine in ("cpu", "llama.cpp"):
-        call = ("generate", "Hi", "--engine", engine, *SHORT, "--json")
+        call = ("generate", "Hi", "--engine", engine, *SHORT, "--temp", "0", "--json")
         chosen, named = (draftwood(*call, "-m", model) for model in ("smollm2", str(Path(gguf).parent)))
         assert chosen.document["ids"] == named.document["ids"]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.small_hub import used
 
 NAME = "owner/tiny-GGUF"
-SHORT = ("--threads", "1", "--max-new-tokens", "2", "--no-learned")
+SHORT = ("--threads", "1", "--max-new-tokens", "2", "--no-learned", "--temperature", "0")
 
 
 @pytest.fixture

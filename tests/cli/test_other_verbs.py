@@ -107,6 +107,11 @@ def test_info_of_a_model_says_how_fast_it_can_be_and_what_it_needs(draftwood, mo
         r"at best [\d,.]+ tokens/s without drafts: a token reads .* and 2 threads read 2.0 GB/s here",
         said["speed"],
     )
+    assert re.fullmatch(
+        r"cpu \(\S+, 2 threads\), memory 2.0 GB/s, at best [\d.]+ tokens/s undrafted, context \d+, "
+        "drafts from ngram",
+        said["session"],
+    )
 
 
 def test_info_of_a_model_that_nothing_here_runs(draftwood, monkeypatch, tmp_path):
@@ -118,6 +123,7 @@ def test_info_of_a_model_that_nothing_here_runs(draftwood, monkeypatch, tmp_path
 
 def test_info_of_a_folder_that_transformers_alone_reads(draftwood, tiny):
     assert re.fullmatch(
-        r"model +tiny\nengine +transformers, if it can; draftwood's own does not: .*\n",
+        r"model +tiny\nengine +transformers, if it can; draftwood's own does not: .*\n"
+        r"session +transformers, drafts from ngram\n",
         draftwood("info", tiny).out,
     )

@@ -50,6 +50,7 @@ def test_the_server_says_its_address_and_ends_with_an_interrupt(tiny, streams):
         said = [
             line for line in process.stderr.read().splitlines() if " POST /v1/chat/completions 200, " not in line
         ]
+        assert said.pop(0).endswith("drafts from ngram, temperature 0.7")
         assert [line.partition(":")[0] for line in said] in ([], ["stopping", "stopping at once"][: 2 * streams])
 
 
@@ -81,7 +82,7 @@ def test_each_request_is_a_line(tiny, flags, logged):
                 assert path == "health" or json.load(answer)["usage"]["completion_tokens"] == 4
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-        lines = [line for line in process.stderr.read().splitlines() if "/" in line]
+        lines = [line for line in process.stderr.read().splitlines() if " /" in line or '"path"' in line]
     if not logged:
         assert lines == []
         return

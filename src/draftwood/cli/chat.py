@@ -75,6 +75,7 @@ class Talk:
         with ExitStack() as stack:
             if self._interactive:
                 if not self._quiet:
+                    screen.say(self._loaded.opening, file=sys.stderr)
                     screen.say(f"Ask away; /help lists the commands, Ctrl-C stops an answer, {prompt.END} leaves.")
                 stack.enter_context(prompt.history(cache_folder() / "chat-history"))
             for line in self._typed() if self._interactive else prompt.piped():

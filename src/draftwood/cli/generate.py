@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,6 +77,8 @@ def generate(
     content = as_asked(asked, loaded.tokenizer, chat, system, quiet=as_json or quiet)
     if not compare:
         loaded = loaded.to_the_end(is_chat=not isinstance(content, str))
+        if sys.stderr.isatty() and not (quiet or as_json):
+            screen.say(loaded.opening, file=sys.stderr)
     answer = Answering(loaded, content, "nothing" if as_json else "text" if quiet else "all")
     writer = _writer(output, loaded) if output is not None else None
     if writer is not None and output is not None and not is_stream(output):

@@ -209,6 +209,19 @@ class Loaded:
         return {**self.given.settings, **self.filled}
 
     @property
+    def opening(self) -> str:
+        """The line with which a session begins."""
+        from draftwood.api.draft_models import DraftModels, with_models
+        from draftwood.api.target import target_of
+        from draftwood.api.user_texts import UserTexts
+        from draftwood.cli.opening import opening
+        from draftwood.drafters.load import load
+
+        asked = UserTexts(**self.given.sources).complete(load(self.given.drafters))
+        there = with_models(asked, DraftModels(target_of(self.model), self.tokenizer))
+        return opening(self.model, [one.name for one in there], self.settings["temperature"] or 0.0)
+
+    @property
     def most(self) -> int:
         """Tokens that a text and its answer can have together."""
         from draftwood.api.target import target_of

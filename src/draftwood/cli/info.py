@@ -17,6 +17,7 @@ from draftwood.measure.records.provenance import package_version
 
 if TYPE_CHECKING:
     from draftwood.local.hub_names import HubName
+    from draftwood.models.forecast import Forecast
 
 _PACKAGES = ("torch", "transformers", "xllamacpp", "llama_cpp_python", "numpy", "numba")
 _EXPECTED = {"cpu": 377, "transformers": 27, "llama.cpp": 85}  # README's: 4 bits; transformers in float32
@@ -94,11 +95,24 @@ def _tell_of(model: str, as_json: bool) -> None:
             f"{_gigabytes(found.read)}, and {count_of(threads, 'thread')} read {_gigabytes(speed)}/s here"
         )
     engine = {"engine": _said_choice(found.engine, found.reason)}
+    session = {} if found.engine is None else {"session": _session(found, speed, threads)}
     if not found.weights:
-        screen.show_facts({"model": found.model, **engine})
+        screen.show_facts({"model": found.model, **engine, **session})
         return
     said = f"{found.model}, {count} weights, most of them {found.kind}"
-    screen.show_facts({"model": said, **engine, "memory": memory, "speed": at_best})
+    screen.show_facts({"model": said, **engine, "memory": memory, "speed": at_best, **session})
+
+
+def _session(found: Forecast, speed: int | None, threads: int) -> str:
+    """Return the line with which sessions of a model begin."""
+    from draftwood.cli.opening import Opening
+    from draftwood.drafters.load import load
+    from draftwood.engines.cpu.code.instructions import chosen
+    from draftwood.models.engine import CPU
+
+    drafters = [one.name for one in load("default") if not getattr(one, "optional", False)]
+    name, own = (chosen().name, threads) if found.engine == CPU else (None, None)
+    return str(Opening(found.engine or "", name, own, speed, found.read, found.longest, drafters))
 
 
 def _tell_of_repository(name: HubName, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from typer import Option
 
 from draftwood.cli import options, screen
 from draftwood.cli.given import DraftingFlags
+from draftwood.cli.opening import opening
 from draftwood.cli.options import Loading
 from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import named
@@ -189,7 +190,9 @@ def serve(
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
-        setup.request([0], served=True, chat=True)  # raises where the model has settings that cannot be followed
+        usual = setup.request(
+            [0], served=True, chat=True
+        )  # raises where the model has settings that cannot be followed
         settings = Settings(
             clean(name or _name_of(given.model)), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
@@ -203,6 +206,8 @@ def serve(
             aliases=[clean(one) for one in alias or ()], strict_model=strict_model,
             former="" if name else given.model, logs_requests=not quiet,
         )  # fmt: skip
+        if not quiet:
+            _LOG.info(opening(setup.model, setup.names, usual.sampling.temperature))
         _say(listening, settings, setup)
         run(setup, settings, listening)
 

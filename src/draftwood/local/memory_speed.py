@@ -22,15 +22,23 @@ def memory_speed(threads: int) -> int:
 
     What is measured while other programs take the processor is not kept.
     """
-    key = f"memory speed|{machine()}|{threads}"
-    found = remembered(key)
+    found = known_speed(threads)
     if not found:
         size = max(_LEAST, min(_MOST, (free_memory() or _MOST) // 4))
         others = Others()
         found = measured(threads, size)
         if not others.busy(threads):
-            remember(key, found)
+            remember(_key(threads), found)
     return found
+
+
+def known_speed(threads: int) -> int | None:
+    """Return the same without measuring it; None where it is not known."""
+    return remembered(_key(threads)) or None
+
+
+def _key(threads: int) -> str:
+    return f"memory speed|{machine()}|{threads}"
 
 
 def measured(threads: int, size: int, clock: Callable[[], float] = perf_counter) -> int:

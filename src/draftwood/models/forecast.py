@@ -37,7 +37,8 @@ class Forecast:
     numbers, ``kind`` is the type that most of them have. ``needed`` are bytes of weights in memory, ``read`` those
     of them that a token reads, ``context`` those that each token of a text takes, ``states`` those of a text's
     states, one that passes read and one that they write, 0 without recurrent layers; each place before its end
-    that a text can go back to takes half as much. None where this is not known.
+    that a text can go back to takes half as much; ``longest``: tokens that a text can have. None where
+    this is not known.
     """
 
     model: str
@@ -49,6 +50,7 @@ class Forecast:
     read: int | None
     context: int | None
     states: int | None
+    longest: int | None
 
 
 def forecast(name: str | os.PathLike[str]) -> Forecast:
@@ -77,7 +79,13 @@ def forecast(name: str | os.PathLike[str]) -> Forecast:
         None if file is None else _read(tensors, metadata) + (weights.turned if weights else 0),
         _context(weights.shape) if weights else None,
         _states(weights.shape) if weights else None,
+        _whole(metadata, "context_length") or None,
     )  # fmt: skip
+
+
+def read_of(weights: Weights) -> int:
+    """Return how many bytes of loaded weights a token reads, as `Forecast.read`."""
+    return _read(weights.file.tensors, weights.file.metadata) + weights.turned
 
 
 def _choice(
