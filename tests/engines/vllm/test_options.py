@@ -45,7 +45,8 @@ def test_unknown_names_have_their_error():
 
 
 @pytest.mark.parametrize(
-    ("version", "tested"), [("0.32", True), ("0.32.1", True), ("0.320.1", False), ("", False)]
+    ("version", "tested"),
+    [("0.32", True), ("0.32.1", True), ("0.33.0+cpu", True), ("0.320.1", False), ("", False)],
 )
 def test_which_versions_were_tested(version, tested, monkeypatch):
     assert is_tested(version) is tested

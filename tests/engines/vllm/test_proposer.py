@@ -230,8 +230,8 @@ def test_what_cannot_work_is_said_in_one_sentence(given, said):
 
 
 def test_other_versions_are_refused(monkeypatch):
-    monkeypatch.setattr("draftwood.engines.vllm.proposer.installed", lambda: "0.33.1")
-    with pytest.raises(CapabilityError, match=r"0\.32, and this is 0\.33\.1"):
+    monkeypatch.setattr("draftwood.engines.vllm.proposer.installed", lambda: "0.34.1")
+    with pytest.raises(CapabilityError, match=r"0\.33, and this is 0\.34\.1"):
         Proposer(config())
     monkeypatch.setenv("DRAFTWOOD_VLLM_ANY_VERSION", "1")
     Proposer(config())

