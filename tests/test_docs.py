@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import io
 import re
 import shlex
 import tomllib
@@ -24,6 +25,7 @@ from draftwood.measure.peers import peer_names
 from draftwood.models.engine import ENGINES
 from draftwood.planning.load import load as load_planner
 from draftwood.verify.load import load as load_rule
+from tests.tiers import rest_is_slow
 
 ROOT = Path(__file__).parents[1]
 DOCS, README = ROOT / "docs", ROOT / "README.md"
@@ -187,3 +189,72 @@ def test_the_python_examples_of_readme_give_what_they_show(capsys):
     exec(whole, {})
     shown = re.search(r"print\(answer\.text\)  # (.*)", whole).group(1)
     assert capsys.readouterr().out.splitlines()[0] == shown
+
+
+QUICK = [DOCS / f"{name}.md" for name in ("cpu", "server", "transformers")]
+RUN = [*QUICK, README, DOCS / "faq.md", DOCS / "measuring.md", DOCS / "drafters" / "your-texts.md"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+APART = {
+    r"^pip install": "installs into this environment",
+    r"^make ": "is a demonstration by itself, or these tests",
+    r"^draftwood fetch": "asks an index of packages; tests/models/test_fetching.py does so on one of its own",
+    r"^draftwood serve": "runs until it is stopped; tests/cli/test_serve.py starts and stops it",
+    r"--peers": "needs the files of another engine; tests/measure/test_bench.py runs peers",
+    r"--engine (transformers|llama\.cpp)": "needs a model of another engine",
+    r"^draftwood drift|--sustain|--live +#": "takes minutes with its default prompts; tests/cli run it with few",
+    r"FOLDER .*--dtype": "needs a folder of safetensors; tests/engines/cpu have some",
+    r"--profile MODEL": "needs a profile that a quiet machine made; tests/cli/test_profile.py has one",
+    r"OpenAI\(|client\.|from ray": "needs a running server, or ray",
+}
+"""Lines and blocks that are not run, and why."""
+
+
+def started(line):
+    """The words of a line that is a command of ours, without what it sets for other programs; else none."""
+    command = re.match(r"(?:[A-Z_]+=\S* )*(draftwood .*)", line)
+    return shlex.split(command[1], comments=True) if command else []
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch, tiny_gguf):
+    """A folder with nothing but what a reader has: models by the names that pages give them, texts, logs."""
+    from tests.small_hub import used
+
+    place = tmp_path / "folder"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))  # of a chat that ends at once
+    model = Path(tiny_gguf()).read_bytes()
+    monkeypatch.setattr("draftwood.local.find.CATALOGUE", {})  # smollm2 is a file here, too
+    for name in ("smollm2", "my-model.gguf", "MODEL", "FOLDER"):
+        (place / name).write_bytes(model)  # a path that exists is not taken for another name
+    (place / "logs.jsonl").write_text('{"prompt": "a b a b", "output": "a b a b a"}\n')
+    (place / "answers.jsonl").write_text('{"prompt_ids": [3, 4, 3, 4], "output_ids": [3, 4, 3, 4, 3]}\n')
+    (place / "mine.jsonl").write_text('{"prompt": "a b a b"}\n')
+    for name in ("src", "docs"):
+        (place / name).mkdir()
+        (place / name / "a.txt").write_text("some text of a file. " * 40)
+    with used(monkeypatch, tmp_path / "home") as hub:
+        hub.repositories["owner/name"] = {"name-Q4_K_M.gguf": model}
+        yield place
+
+
+@pytest.mark.parametrize("page", rest_is_slow(RUN, *QUICK), ids=lambda p: p.stem)
+def test_blocks_run_as_they_stand_in_an_empty_folder(page, empty_folder, llama, capsys):
+    from draftwood.cli.main import run
+
+    ids = llama.dummy_inputs["input_ids"] % 60
+    known = {"model": llama, "inputs": {"input_ids": ids}, "draftwood": draftwood}
+    for kind, block in BLOCK.findall(text(page)):
+        if kind == "python" and not any(re.search(why, block) for why in APART):
+            exec(compile(block, str(page), "exec"), known)
+        for line in block.replace("\\\n", " ").splitlines() if not kind else ():
+            words = started(line)
+            if not words or any(re.search(why, line) for why in APART):
+                continue
+            for name in re.findall(r"@([\w.]+)", line) + re.findall(r"\bnotes\.txt", line):
+                (empty_folder / name).write_text("Rename x to count: x = 1\nprint(x)\n" * 3)
+            for name in re.findall(r"(?:-o|--trace) (\S+)", line):
+                (empty_folder / name).unlink(missing_ok=True)
+            few = ["--max-new-tokens", "8"] * (words[1] in ("generate", "bench") or "--live" in words)
+            assert run([*words[1:], *few]) == 0, (line, capsys.readouterr().err)
