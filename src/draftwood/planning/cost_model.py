@@ -199,7 +199,7 @@ class CostModel:
 
     def _is_calm(self, passes: int) -> bool:
         """Whether the last of so many passes need not be learnt from, if it took about the expected time."""
-        return (self.measured or self.passes > _STALE) and self.passes % SELDOM >= passes and not self._doubted
+        return self.passes > _STALE and self.passes % SELDOM >= passes and not self._doubted
 
     def stale(self, chosen: int, least: int, widest: int) -> list[int]:
         """Return widths not seen in the last 32 passes: half an octave from the chosen one, or the least."""
