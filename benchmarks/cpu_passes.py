@@ -150,7 +150,8 @@ class Llama:
     """llama.cpp, with a text."""
 
     def __init__(self, args: argparse.Namespace, ids: Sequence[int]) -> None:
-        self._library = LlamaLibrary(args.llama, args.model, threads=args.threads)
+        longest = args.context + _COMPARED + (args.rounds + 1) * sum(WIDTHS)  # where it takes no tokens back
+        self._library = LlamaLibrary(args.llama, args.model, threads=args.threads, context=max(4096, longest))
         self._library.run(ids, scored=False)
         self._file = GgufFile(args.model)
 

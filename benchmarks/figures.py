@@ -230,7 +230,7 @@ def main() -> None:
         path = figures_llama.PAGE
         path.write_text(figures_llama.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
-    sys.stdout.write(figures_speed.engines(figures_speed.OF_README) + "\n" if options.readme else page())
+    sys.stdout.write(figures_speed.beside_llama().table + "\n" if options.readme else page())
 
 
 if __name__ == "__main__":

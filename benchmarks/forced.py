@@ -1,12 +1,14 @@
 """What larger models gain: random weights in their shape, made to write recorded answers.
 
-    python benchmarks/forced.py 7b.gguf --random 7b [--llama PLACE] [--limit 1] [--tokens 64] [-o rows.jsonl]
+    python benchmarks/forced.py 7b.gguf --random 7b [--llama PLACE [--its-file 7b-q4_0.gguf]] [-o rows.jsonl]
     python benchmarks/forced.py 4b.gguf --random qwen3.5-4b-mtp --mtp
 
 Passes, drafts and plans are real and take the time that they take; only the tokens that the model chooses come
 from answers that smollm2 wrote, since random weights would write noise. So a row tells what a model of this shape
 would gain if it wrote these answers. Plain decoding, the default drafters and llama.cpp's plain decoding of the
-same file take turns. ``--random`` writes MODEL.gguf first (`shapes`); ``--llama`` is as of `cpu_passes`.
+same file take turns, or of the same weights in a type that is faster there (``--its-file``). ``--random`` writes
+MODEL.gguf first (`shapes`); ``--llama`` is as of `cpu_passes`. Rows give the tokens and seconds of the prompt's
+reading too, and the header the speed at which two threads read memory.
 
 ``--mtp`` adds the model's block for further tokens: it reads as it would and takes as long, but proposes what the
 answer has, as often as people report for real ones (`ACCEPTED`), and else something wrong.
@@ -34,10 +36,12 @@ from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.heads.text import GrownTree
 from draftwood.engines.replay import ReplayScores
 from draftwood.files.lines import write_whole
+from draftwood.local.memory_speed import measured as measured_memory
 from draftwood.measure.bench.table import geometric_mean
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
 from draftwood.measure.records.traces import Trace, grouped, read_traces
+from draftwood.models.forecast import forecast
 from draftwood.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 ACCEPTED = (0.88, 0.82, 0.71, 0.64)
 """Shares of tokens that were right, by depth and where those before were (llama.cpp's pull request 22673)."""
+_READ = 1 << 30  # bytes whose reading is timed
 TRACES = Path(__file__).parent / "results" / "answers-test.jsonl.zst"
 
 
@@ -155,6 +160,7 @@ class Arm:
         self.target.texts = [[*prompt, *output, 0] for prompt, output in texts]
         make, found = self.setup.request, [[] for _ in texts]
         requests = [make(prompt, max_new_tokens=len(output), temperature=0.0) for prompt, output in texts]
+        asked = perf_counter()
         with self.setup.open(requests) as sequences:
             emissions = decode_sequences(self.target, self.setup.planner, sequences)
             for emission in islice(emissions, len(texts)):
@@ -166,7 +172,7 @@ class Arm:
             seconds = perf_counter() - started
         assert found == [output for _, output in texts], "an answer is not the recorded one"
         tokens = sum(len(output) - 1 for _, output in texts)
-        return {"arm": self.name, "tokens": tokens, "passes": passes, "seconds": seconds}
+        return _row(self.name, tokens, passes, seconds, (sum(len(prompt) for prompt, _ in texts), started - asked))
 
 
 @dataclass
@@ -179,12 +185,19 @@ class LlamaArm:
     def write(self, text: tuple[list[int], list[int]]) -> dict[str, Any]:
         prompt, output = text
         self.library.cut(0)
+        asked = perf_counter()
         self.library.run(prompt, scored=False)
         started = perf_counter()
         for token in output[:-1]:
             self.library.run([token], scored=True)
         tokens = len(output) - 1
-        return {"arm": self.name, "tokens": tokens, "passes": tokens, "seconds": perf_counter() - started}
+        return _row(self.name, tokens, tokens, perf_counter() - started, (len(prompt), started - asked))
+
+
+def _row(arm: str, tokens: int, passes: int, seconds: float, read: tuple[int, float]) -> dict[str, Any]:
+    """Return what an arm did with an answer; ``read``: the prompt's tokens and the seconds that it took."""
+    written = {"arm": arm, "tokens": tokens, "passes": passes, "seconds": seconds}
+    return written | {"prompt": read[0], "reading": read[1]}
 
 
 def measured(arms: Sequence[Arm | LlamaArm], size: int, trace: Trace, tokens: int) -> list[dict[str, Any]]:
@@ -231,8 +244,10 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--random", choices=SHAPES, help="write MODEL first: random weights of this size")
     parser.add_argument("--llama", type=Path, help="llama.cpp's libraries, a folder or a file")
+    parser.add_argument("--its-file", type=Path, help="what llama.cpp runs instead of MODEL")
     parser.add_argument("--mtp", action="store_true", help="with the model's block for further tokens")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tasks", help="kinds of text, with commas between; all, if left out")
     parser.add_argument("--limit", type=int, default=1, help="answers of each kind of text")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer, at most")
     parser.add_argument("-o", "--output", type=Path)
@@ -244,15 +259,19 @@ def main() -> None:
     drafters = ("ngram", SimulatedMtp(forced=target)) if args.mtp else "ngram"
     arms: list[Arm | LlamaArm] = [Arm("plain", target), Arm("drafted", target, drafters)]
     if args.llama:
-        arms.append(LlamaArm(LlamaLibrary(args.llama, args.model, threads=args.threads)))
+        arms.append(LlamaArm(LlamaLibrary(args.llama, args.its_file or args.model, threads=args.threads)))
     said = {
         "model": args.random or args.model.name,
         "threads": args.threads,
         "tokens": args.tokens,
         "mtp": args.mtp,
+        "llama.cpp's file": args.its_file and args.its_file.name,
+        "GB of a token": (forecast(args.model).read or 0) / 1e9,
+        "memory GB/s": measured_memory(args.threads, _READ) / 1e9,
     }
     kept: list[dict[str, Any]] = [header("forced", said, provenance())]
-    by_kind = [members[: args.limit] for _, members in grouped(read_traces(TRACES))]
+    every = [members[: args.limit] for _, members in grouped(read_traces(TRACES))]
+    by_kind = [some for some in every if not args.tasks or some[0].task in args.tasks.split(",")]
     measured(arms, size, by_kind[0][0], 8)  # kernels are compiled, weights paged in
     for place in range(args.limit):
         for trace in (members[place] for members in by_kind if place < len(members)):

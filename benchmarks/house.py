@@ -23,16 +23,16 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "draftwood"
 
 CEILINGS = {
-    "src nodes": 199_000,
-    "src files": 446,
+    "src nodes": 196_100,
+    "src files": 445,
     "core nodes": 27_150,
     "core files": 62,
     "core classes": 111,
-    "tests nodes": 177_000,
-    "tests files": 366,
-    "benchmarks nodes": 16_400,
+    "tests nodes": 173_200,
+    "tests files": 358,
+    "benchmarks nodes": 16_330,
     "benchmarks files": 20,
-    "docs KB": 300,
+    "docs KB": 297,
     "docs pages": 24,
 }
 """What each figure may be at most. Lower one when the figure has fallen; never raise one."""

@@ -19,7 +19,7 @@ HEAD = """# Python
 
 For programs in Python. Made by `python docs/make_python.py > docs/python.md` from the docstrings; do not edit.
 
-The text is the model's own: exact on draftwood's own engine and in float32; in bfloat16 on transformers two nearly equal tokens may fall the other way (156 of 348 texts were equal).
+The text is the model's own: exact on draftwood's own engine and in float32; in bfloat16 on transformers two nearly equal tokens may fall the other way: more than half of the texts then come out different, equally good (156 of 348 were equal).
 
 Everything here is a name of the package: `import draftwood`. Importing it loads neither torch nor numpy; they are loaded by the first call that needs them. A plain string is continued as it stands. Give chat messages to an instruct model: then its chat template is applied. Names of drafters are those of the [command line](cli.md); a drafter of your own is shown in [examples/own_drafter.py](../examples/own_drafter.py).
 """  # noqa: E501 - a line per paragraph, as in all of docs/

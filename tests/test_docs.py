@@ -56,7 +56,7 @@ def test_what_is_told_of_changes_and_rooms_stays_short():
 
 
 def test_readme_is_one_page_that_begins_with_the_two_commands():
-    assert len(text(README).split()) <= 700
+    assert len([word for word in text(README).split() if re.search(r"\w", word)]) <= 700  # no marks of tables
     assert text(README).count("![") == 1
     assert re.match(r"# draftwood\n\n```\nmake demo .*\nmake test .*\n```\n", text(README))
     headings = re.findall(r"^## (.+)$", text(README), re.MULTILINE)
@@ -71,7 +71,8 @@ CLAIM = (
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_who_promises_the_same_text_names_the_condition_once_in_the_same_words(page):
-    said = f"The text is the model's own: {CLAIM} the other way (156 of 348 texts were equal)."
+    differ = "more than half of the texts then come out different, equally good (156 of 348 were equal)"
+    said = f"The text is the model's own: {CLAIM} the other way: {differ}."
     assert text(page).count(said) == bool(PROMISE.search(text(page)))
     assert "156 of 348 texts equal" in text(DOCS / "figures.md")
     assert CLAIM in text(ROOT / "src/draftwood/serve/web/page.html")
@@ -181,11 +182,8 @@ def test_the_page_of_the_python_names_is_fresh():
 
 @pytest.mark.smollm2
 def test_the_python_examples_of_readme_give_what_they_show(capsys):
-    model, tokenizer = draftwood.load("smollm2", engine="transformers")
-    model.generation_config.max_new_tokens = 4
-    inputs = tokenizer("one two three one two", return_tensors="pt")
-    argument, whole = re.findall(r"^```python\n(.*?)^```$", text(README), re.DOTALL | re.MULTILINE)
-    exec(argument.replace("200", "4"), {"model": model, "inputs": inputs})
+    whole, argument = re.findall(r"^```python\n(.*?)^```$", text(README), re.DOTALL | re.MULTILINE)
+    exec(argument.replace("40", "4"), {})
     exec(whole, {})
     shown = re.search(r"print\(answer\.text\)  # (.*)", whole).group(1)
     assert capsys.readouterr().out.splitlines()[0] == shown
@@ -204,6 +202,7 @@ APART = {
     r"^draftwood drift|--sustain|--live +#": "takes minutes with its default prompts; tests/cli run it with few",
     r"FOLDER .*--dtype": "needs a folder of safetensors; tests/engines/cpu have some",
     r"--profile MODEL": "needs a profile that a quiet machine made; tests/cli/test_profile.py has one",
+    r'engine="transformers"': "needs a folder; the test above runs what README has of it",
     r"OpenAI\(|client\.|from ray": "needs a running server, or ray",
 }
 """Lines and blocks that are not run, and why."""

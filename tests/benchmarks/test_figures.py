@@ -21,7 +21,7 @@ def test_the_page_is_what_the_rows_give(script):
 
 def test_the_table_of_readme_is_what_the_rows_give(script):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = script("figures_speed").engines(script("figures_speed").OF_README)
+    said = script("figures_speed").beside_llama().table
     assert f"\n\n{said}\n\n" in readme, "copy what python benchmarks/figures.py --readme prints"
 
 

@@ -110,7 +110,7 @@ def test_a_session_begins_with_a_line_that_says_what_one_wants_to_know(draftwood
     call = ("generate", PROMPT, "--raw", "-n", "2", "--threads", "1", "-m", tiny_gguf())
     said = draftwood(*call, terminal=True).err
     assert re.search(
-        r"cpu \([\w-]+, 1 thread\), memory 3.0 GB/s, at best \d+ tokens/s undrafted, context \d+, "
+        r"cpu \([\w-]+, 1 thread\), memory 3.0 GB/s, at best \d+ tokens/s undrafted, context [\d,]+, "
         "drafts from ngram, temperature 0\n", said,
     )  # fmt: skip
     assert "drafts from" not in draftwood(*call).err

@@ -190,7 +190,7 @@ def test_generate_keeps_its_answers(draftwood, tiny, tmp_path):
     assert answers[-1].output_ids == document["ids"]
     assert "".join(answers[-1].pieces) == document["text"]
     assert any(step.trace and step.trace["tokens"] for step in answers[-1].steps)
-    assert (answers[-1].limit, answers[-1].sampling) == (12, {})
+    assert (answers[-1].limit, answers[-1].sampling) == (12, {"temperature": 0.7})
 
 
 def test_texts_that_a_lossy_rule_changed_are_counted(draftwood, tiny, prompts, tmp_path):

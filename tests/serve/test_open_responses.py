@@ -223,7 +223,7 @@ def test_a_response_says_how_it_was_written(served):
         assert found[name] == BODIES[1][name]
     found = httpx.post(served, json=BODIES[0], timeout=60).json()
     used = [found[name] for name in ("temperature", "top_p", "presence_penalty", "parallel_tool_calls", "text")]
-    assert used == [1.0, 1.0, 0.0, True, {"format": {"type": "text"}}]
+    assert used == [0.7, 1.0, 0.0, True, {"format": {"type": "text"}}]
 
 
 def test_a_response_that_fails_midway_ends_with_its_error(caplog):

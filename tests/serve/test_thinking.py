@@ -124,7 +124,7 @@ def served(template, scripts=None):
 
 
 def ask(server, headers=None, route="chat/completions", **more):
-    asked = {"model": "tiny", "max_tokens": 60, "messages": ASKED, "seed": 1} | more
+    asked = {"model": "tiny", "max_tokens": 60, "messages": ASKED, "seed": 1, "temperature": 1} | more
     found = httpx.post(f"{server.url}/v1/{route}", json=asked, headers=headers or {}, timeout=60)
     return found.raise_for_status()
 

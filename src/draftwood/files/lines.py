@@ -46,7 +46,8 @@ def warn_of_torn(path: Path, where: str) -> None:
 
 def texts(path: Path, *, skip: bool = False) -> Iterator[str]:
     """Yield the lines of a file with their ends, bytes that are no UTF-8 as halves of characters. A line that is
-    too long is an error, or with ``skip`` an empty line, which the log says. Raises as `read_lines` does."""
+    too long is an error; with ``skip`` it is an empty line of an ordinary file, which the log says, since a device
+    may have no end. Raises as `read_lines` does."""
     raw: BinaryIO
     with opened(path, streams=True) as raw:
         if compressed(path):
@@ -56,7 +57,7 @@ def texts(path: Path, *, skip: bool = False) -> Iterator[str]:
                 while line := text.readline(_LONGEST):
                     if len(line) == _LONGEST:
                         what = f"{path} has a line of more than {_LONGEST:,} characters"
-                        if not skip:
+                        if not (skip and path.is_file()):
                             raise RecordError(f"{what}: mend it")
                         log.warning("%s: it is left out", what)
                         while len(line) == _LONGEST and not line.endswith("\n"):
