@@ -34,7 +34,7 @@ _BEGINNING = 10_000  # lines before a server's log is known as one
 _DOCUMENT = re.compile(r"\s*(\[\s*(\{|\[|$|\])|\{\s*$)")  # how JSON begins that is not a line for each object
 
 
-class Reader:
+class LogReader:
     """Reads one log, or all files of a folder, whose hidden files and folders are left alone."""
 
     def __init__(self, path: Path, left_out: LeftOut) -> None:

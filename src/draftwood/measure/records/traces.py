@@ -15,7 +15,7 @@ from draftwood.errors import RecordError, UsageError, VocabularyError
 from draftwood.files.foreign import LeftOut
 from draftwood.files.lines import write_whole
 from draftwood.measure.records.conversations import message_text, text_of
-from draftwood.measure.records.formats import Reader
+from draftwood.measure.records.formats import LogReader
 from draftwood.measure.records.records import Row, grouped_by, header
 
 _SHAPED = {"output", "request", "completion", "prompt_ids"}  # fields of lines whose shape we know
@@ -49,7 +49,7 @@ def read_traces(path: Path, tokenizer: Any = None) -> list[Trace]:
     traces: dict[Any, tuple[int, Trace]] = {}  # with the rank of the answer
     prompts: dict[tuple[str, str], list[int]] = {}
     left_out, shaped = LeftOut(path, RecordError), False
-    reader, task = Reader(path, left_out), path.resolve().name if path.is_dir() else path.name.partition(".")[0]
+    reader, task = LogReader(path, left_out), path.resolve().name if path.is_dir() else path.name.partition(".")[0]
     for place, line in reader.rows():
         kind, key, rank = line.get("row"), (str(line.get("task")), str(line.get("name"))), 0
         if kind == "header":
