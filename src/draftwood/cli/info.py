@@ -107,11 +107,10 @@ def _session(found: Forecast, speed: int | None, threads: int) -> str:
     """Return the line with which sessions of a model begin."""
     from draftwood.cli.opening import Opening
     from draftwood.drafters.load import load
-    from draftwood.engines.cpu.code.instructions import chosen
     from draftwood.models.engine import CPU
 
     drafters = [one.name for one in load("default") if not getattr(one, "optional", False)]
-    name, own = (chosen().name, threads) if found.engine == CPU else (None, None)
+    name, own = (_instructions(), threads) if found.engine == CPU else (None, None)
     return str(Opening(found.engine or "", name, own, speed, found.read, found.longest, drafters))
 
 

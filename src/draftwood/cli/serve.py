@@ -190,9 +190,8 @@ def serve(
         raise ModelError("the server needs threads, and none is to be had: allow more processes (ulimit -u)")
     with _listening(host, port) as listening:
         setup = _prepared(given, names)
-        usual = setup.request(
-            [0], served=True, chat=True
-        )  # raises where the model has settings that cannot be followed
+        # Raises where the model has settings that cannot be followed.
+        usual = setup.request([0], served=True, chat=True)
         settings = Settings(
             clean(name or _name_of(given.model)), max_running, max_waiting, keys=tuple(keys),
             prefix_bytes=prefix_bytes(setup) if prefix_cache_mib is None else prefix_cache_mib << 20,
