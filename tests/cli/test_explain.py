@@ -69,7 +69,7 @@ def test_json_is_one_document(draftwood, rows):
 
 def test_a_live_answer_is_written_and_explained(draftwood, tiny):
     flags = ["--model", tiny, "--max-new-tokens", "30", "--temperature", "0"]
-    ran = draftwood("explain", "--live", PROMPT, *flags)
+    ran = draftwood("explain", "--live", *flags, PROMPT)
     plain = draftwood("generate", PROMPT, *flags).out
     assert ran.out.startswith(plain + "\n" + "default, planner goodput: 1 answer\n")
     assert "why" in ran.out

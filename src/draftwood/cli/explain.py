@@ -13,7 +13,7 @@ from typer import Argument, Option
 from draftwood.cli import options, screen
 from draftwood.cli.answering import Answering, lossy_note, recorded
 from draftwood.cli.given import Given, Loaded, refuse_plain
-from draftwood.cli.prompt import as_asked, read_prompt, read_system
+from draftwood.cli.prompt import as_asked, only, read_prompt, read_system
 from draftwood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ def explain(
     call: typer.Context,
     given: Given,
     rows: Annotated[
-        Path | None, Argument(metavar="RECORDS", help="A file that generate or bench wrote with -o.")
-    ] = None,
-    live: Annotated[
         str | None,
-        Option(
-            metavar="PROMPT|@FILE|-", help="Instead of RECORDS: answer this prompt now, and explain the answer."
+        Argument(
+            metavar="RECORDS|PROMPT",
+            help="A file that generate or bench wrote with -o; with --live a prompt, as generate takes it.",
         ),
     ] = None,
+    live: Annotated[bool, Option("--live", help="Answer the prompt now, and explain the answer.")] = False,
     answer: Annotated[
         int | None,
         Option(
@@ -51,19 +50,21 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Say why each step drafted as much as it did."""
-    if (rows is None) == (live is None):
-        raise UsageError("explain takes a file of records, or with --live a prompt (in quotes): give one of them")
-    if rows is not None:
+    if not live:
+        if rows is None:
+            raise UsageError(
+                "explain takes a file of records, or with --live a prompt (in quotes): give one of them"
+            )
         for name, flag in options.given_flags(call):
             if name not in _OF_ROWS:
                 raise UsageError(f"{flag} is for an answer written now: give it with --live")
-        _explain_records(rows, answer, step, as_json)
+        _explain_records(Path(rows), answer, step, as_json)
         return
     if answer is not None:
         raise UsageError("--answer names an answer of a file: leave it out with --live")
     system = read_system(system, chat)
     refuse_plain(given.drafters, given.planner, "explain says why so much was drafted")
-    text = read_prompt(live or "")
+    text = read_prompt(only(rows, None, None))
     loaded = given.load()
     _explain_live(loaded, as_asked(text, loaded.tokenizer, chat, system, quiet=as_json), step, as_json)
 
