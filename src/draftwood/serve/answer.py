@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,6 @@ from draftwood.serve.calls import CallReader, Event
 from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.logprobs import LogprobRecorder, SpelledText, SpelledToken, TokenLogprobs, spelled_prompt
-from draftwood.serve.one_call import OneCall
 from draftwood.serve.thoughts import MARKS, ThoughtSplitter
 from draftwood.serve.tools import ToolUse
 from draftwood.step import Step
@@ -49,6 +48,23 @@ class Update(NamedTuple):
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+
+class _FirstCall:
+    """A `draftwood.decoding.request.Criterion`: the text ends with the token that completes its first call, for
+    clients that take one at a time.
+
+    It reads the answer as `Choice` does, with a builder of text, a splitter and a reader of calls of its own.
+    """
+
+    def __init__(self, builder: TextBuilder, splitter: ThoughtSplitter, reader: CallReader) -> None:
+        self._builder, self._splitter, self._reader = builder, splitter, reader
+
+    def __call__(self, ids: Sequence[int]) -> bool:
+        pieces = self._builder.push(int(ids[-1]), "")
+        parts = [part for piece in pieces for part in self._splitter.feed(piece.text)]
+        events = [event for part in parts if part.kind == "text" for event in self._reader.feed(part.text)]
+        return any(event.kind == "end" for event in events)
 
 
 class Choice:
@@ -78,7 +94,7 @@ class Choice:
             self._splitter = ThoughtSplitter(is_marked=thoughts is not None, within=within)
         if tools is not None and tools.is_single and self._splitter is not None:
             reader = CallReader(tools.callable, tags, forms_of(setup.tokenizer))
-            first_call = OneCall(TextBuilder(self.spelling, thoughts=read()), deepcopy(self._splitter), reader)
+            first_call = _FirstCall(TextBuilder(self.spelling, thoughts=read()), deepcopy(self._splitter), reader)
             request = replace(request, criteria=(*request.criteria, first_call))
         self._ends = list[int]()  # characters of the text up to each token's end
         self.prompt_text: str | None = None

@@ -25,10 +25,10 @@ from draftwood.serve.llama_routes import add_llama
 from draftwood.serve.meanings import CHAT, COUNT, MESSAGES, RESPONSES, TEXT
 from draftwood.serve.message_form import MessageForm
 from draftwood.serve.messages import CountRequest, MessagesRequest
-from draftwood.serve.metrics import RequestLog
 from draftwood.serve.ollama_routes import add_ollama
 from draftwood.serve.page import page
 from draftwood.serve.parts import PartReader
+from draftwood.serve.request_log import RequestLog
 from draftwood.serve.response_form import ResponseForm
 from draftwood.serve.responses import ResponsesRequest
 from draftwood.serve.server import IGNORED as IGNORED

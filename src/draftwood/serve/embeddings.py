@@ -25,9 +25,9 @@ from draftwood.serve.errors import FAILED, ApiError, as_api_error
 from draftwood.serve.fields import MOST_MESSAGES, Every, Items, JsonObject, Name, RequestBody
 from draftwood.serve.inbox import ServedText
 from draftwood.serve.meanings import ALL, EMBEDDINGS, OLLAMA_EMBED, OLLAMA_EMBEDDING
-from draftwood.serve.metrics import TEXTS
 from draftwood.serve.ollama_form import nanoseconds
 from draftwood.serve.ollama_routes import without_tag
+from draftwood.serve.request_log import TEXTS
 from draftwood.serve.server import Server, told_ignored
 from draftwood.serve.shapes import as_json
 from draftwood.serve.streaming import unless_gone

@@ -1,4 +1,5 @@
-"""What stands before the routes: checks of host names, API keys, the size of bodies, slow clients; and the end.
+"""What stands before the routes: one form for all requests, checks of host names, API keys, the size of bodies and
+slow clients; and the end.
 
 A page of another site can let its own name point to this machine (DNS rebinding); the browser then takes the
 server for that site and sends the site's name as ``Host``. So requests to unknown names are refused.
@@ -23,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from draftwood.errors import UsageError
 from draftwood.serve.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, TOO_SLOW, UNAUTHORIZED, UNREADABLE, ApiError
-from draftwood.serve.targets import plain
+from draftwood.serve.meanings import CHAT, COUNT, EMBEDDINGS, MESSAGES, RESPONSES, TEXT
 from draftwood.serve.worker import Worker
 
 ALL_HOSTS = "*"
@@ -32,6 +33,9 @@ _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 _PORT = re.compile(r":\d*$")
 _OPEN = frozenset({"/", "/health"})
 """Paths that need no key: the page asks for one itself."""
+_ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
+_MODELS = "/v1/models"
+_SHORT = {path.removeprefix("/v1"): path for path in (CHAT, TEXT, RESPONSES, MESSAGES, COUNT, EMBEDDINGS, _MODELS)}
 
 
 class Guard:
@@ -55,7 +59,7 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        scope = plain(scope)
+        scope = _in_one_form(scope)
         read = 0
         deadline: float | None = asyncio.get_running_loop().time() + self._seconds
 
@@ -115,6 +119,22 @@ class Guard:
         digest = _digest(given.strip().encode("latin-1"))
         found = [hmac.compare_digest(digest, known) for known in self._digests]  # constant time
         return kind.lower() == "bearer" and any(found)
+
+
+def _in_one_form(scope: Any) -> Any:
+    """Return an HTTP request in the one form that routes know.
+
+    Proxies may ask for ``http://host/path`` (RFC 9112, 3.2.2); the host is then one more ``Host`` to be checked.
+    ``HEAD`` is as ``GET``: servers leave the body out.
+    """
+    path, headers = scope["path"], scope["headers"]
+    if (found := _ABSOLUTE.match(path)) is not None:
+        host = found[1].rpartition("@")[2]
+        path, headers = path[found.end() :] or "/", [*headers, (b"host", host.encode())]
+    if path.startswith("/models/"):
+        path = f"/v1{path}"
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    return {**scope, "method": method, "path": _SHORT.get(path, path), "headers": headers}
 
 
 def hosts_of(address: str) -> tuple[str, ...]:

@@ -1,38 +1,25 @@
-"""What the server has done: numbers for Prometheus, and a line of the log for each request.
+"""What the server has done, in numbers for Prometheus.
 
-The numbers have vLLM's names where vLLM has one (its documentation, "Production metrics" and "Speculative
-decoding").
+They have vLLM's names where vLLM has one (its documentation, "Production metrics" and "Speculative decoding").
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter, strftime
-from typing import Any
-from urllib.parse import quote
+from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from draftwood.decoding.request import Emission
-from draftwood.serve.errors import BAD_REQUEST, FAILED, GONE
 from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.step import MODEL, Step
-from draftwood.tasks import looped_tail
 
-LOG = logging.getLogger("draftwood.server")
-TEXTS = "draftwood.texts"
-"""Of an ASGI scope: a list that takes the texts of a request, where it is logged; each has a ``job`` and, if it is
-written, a ``generation``."""
-_ASKED_OFTEN = frozenset({"/health", "/metrics"})  # by programs; they are logged only where they fail
-_LOOP, _READ_FOR_LOOPS = 32, 1024
-"""Tokens at a text's end: so many that repeat themselves are a loop, looked for in so many, which takes 1 ms."""
 _POSITIONS = 32
 """Deeper draft nodes count for the last position."""
 _FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
-_FINISHES = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
+FINISHES = {"eos": "stop", "stop": "stop", "length": "length", "cancelled": "abort"}
 """By how a text has ended, what vLLM calls it; others keep their name."""
 _STAGES = ("draft", "plan", "score", "verify", "keep", "learn")
 
@@ -92,7 +79,7 @@ class Metrics:
         if emission.finish is not None:
             self._last.pop(id(job), None)
             self._whole().observe(now - job.arrived)
-            self._ended(_FINISHES.get(emission.finish, emission.finish)).inc()
+            self._ended(FINISHES.get(emission.finish, emission.finish)).inc()
 
     def _note_tokens(self, job: ServedText, emission: Emission, now: float) -> None:
         count = len(emission.tokens)
@@ -140,76 +127,3 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
-
-
-class RequestLog:
-    """ASGI middleware that logs each request once its response has ended: never a word of its texts, or a key.
-
-    A record has ``fields`` for logs of JSON. What a path has of control characters is escaped. ``note_loop`` is
-    called for each text that ends in a loop, also where no log ``is_shown``.
-    """
-
-    def __init__(self, app: Any, note_loop: Callable[[], None], *, is_shown: bool) -> None:
-        self._app, self._note_loop, self._is_shown = app, note_loop, is_shown
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        texts, status, begun = list[Any](), GONE, perf_counter()
-
-        async def watched(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app({**scope, TEXTS: texts}, receive, watched)
-        except Exception:  # which is answered further out
-            status = FAILED
-            raise
-        finally:
-            loops = [loop for one in texts if (loop := _loop(one))]
-            for _ in loops:
-                self._note_loop()
-            if self._is_shown and (scope["path"] not in _ASKED_OFTEN or status >= BAD_REQUEST):
-                seconds = round(perf_counter() - begun, 3)
-                fields = {"method": scope["method"], "path": quote(scope["path"])[:200], "status": status}
-                _log({**fields, "seconds": seconds, **_counted(texts, max(loops, default=0))})
-
-
-def _loop(text: Any) -> int:
-    """Return how many tokens at a text's end only repeat themselves, 0 for few; of long texts the end is read."""
-    ids = [] if text.generation is None else text.generation.ids[-_READ_FOR_LOOPS:]
-    found = len(ids) - looped_tail(ids)
-    return found if found >= _LOOP else 0
-
-
-def _counted(texts: Sequence[Any], looped: int) -> dict[str, Any]:
-    """Return what was read and written of a request's texts; nothing where it has none."""
-    if not texts:
-        return {}
-    jobs = {id(one.job.request.prompt): one.job for one in texts}  # several answers share a prompt
-    cached = sum(job.cached for job in jobs.values())
-    written = [one.generation for one in texts if one.generation is not None]
-    ends = {one.finish_reason or "abort" for one in written}
-    sources = [source for one in written for source in one.sources]
-    return {
-        "read": sum(len(job.request.prompt) for job in jobs.values()) - cached, "cached": cached,
-        "written": len(sources), "ended": sorted({_FINISHES.get(end, end) for end in ends}),
-        "drafted": round(1 - sources.count("model") / len(sources), 3) if sources else None,
-        **({"looped": looped} if looped else {}),
-    }  # fmt: skip
-
-
-def _log(fields: dict[str, Any]) -> None:
-    said = (
-        f"{strftime('%H:%M:%S')} {fields['method']} {fields['path']} {fields['status']}, {fields['seconds']:.2f} s"
-    )
-    if "read" in fields:
-        said += f", read {fields['read']:,} of {fields['read'] + fields['cached']:,}, wrote {fields['written']:,}"
-    if fields.get("drafted") is not None:
-        said += f" tokens, {100 * fields['drafted']:.0f} % drafted ({', '.join(fields['ended'])})"
-    if "looped" in fields:
-        said += f", the last {fields['looped']:,} tokens only repeat themselves"
-    LOG.info(said, extra={"fields": fields})

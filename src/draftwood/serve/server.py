@@ -24,10 +24,11 @@ from draftwood.serve.fields import Common, Writing
 from draftwood.serve.guards import authorization_of, namespace_of
 from draftwood.serve.inbox import Readers
 from draftwood.serve.infill import InfillRequest
-from draftwood.serve.metrics import TEXTS, Metrics
+from draftwood.serve.metrics import Metrics
 from draftwood.serve.names import Names
 from draftwood.serve.ollama import OllamaRequest
 from draftwood.serve.parts import PartReader
+from draftwood.serve.request_log import TEXTS
 from draftwood.serve.shapes import as_json
 from draftwood.serve.stored_prefixes import StoredPrefixes
 from draftwood.serve.streaming import EventStream, Form, unless_gone, whole
