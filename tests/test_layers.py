@@ -57,7 +57,6 @@ PACKAGES = {
         "index.machine_code",
         "index.numba_compiling",
         "engines.cpu.code",
-        "engines.cpu.blocks.attention_parts",
     ),
     "torch": (
         "engines.transformers",
@@ -98,7 +97,7 @@ PACKAGES = {
 AT_ONCE = {
     "numpy": ("",),
     "numba": ("index.numba_compiling",),
-    "llvmlite": ("index.numba_compiling", "engines.cpu.code", "engines.cpu.blocks.attention_parts"),
+    "llvmlite": ("index.numba_compiling", "engines.cpu.code"),
     "torch": ("engines.transformers", "training"),
     "rich": ("cli",),
     "typer": ("cli",),

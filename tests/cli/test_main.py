@@ -77,12 +77,6 @@ def test_a_verb_of_earlier_versions_says_what_does_its_work_now(refused, verb):
             "draftwood failed: RuntimeError: boom; run again with --debug for the traceback\n",
         ),
         (MemoryError(), 1, "error: there is not enough memory: take a smaller model, or end other programs\n"),
-        (
-            ModuleNotFoundError(name="numba"),
-            1,
-            "error: numba, which compiles for your processor, is not installed: run pip install numba; for Intel "
-            "Macs it has no wheel, so build it, or take conda's\n",
-        ),
         (KeyboardInterrupt(), 130, ""),
         (None, 0, "warning: drafter 'x' failed\n"),
     ],

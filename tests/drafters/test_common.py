@@ -132,3 +132,19 @@ def test_kernels_come_with_the_first_text():
         "{}; assert 'llvmlite' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code.format("prediction.open([1], None)")], check=True)
+
+
+@pytest.mark.parametrize("package", ["llvmlite", "numba"])
+def test_where_a_compiler_is_missing_one_sentence_says_so(package):
+    code = (
+        "import sys; sys.modules[{!r}] = None\n"
+        "from draftwood.drafters.load import load; from draftwood.errors import DraftwoodError\n"
+        "def module(): import draftwood.engines.cpu.target\n"
+        "for need in (module, lambda: load('ngram')[0].open([1], None)):\n"
+        "    try: need()\n"
+        "    except DraftwoodError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code.format(package)], check=True, capture_output=True, text=True)
+    sentences = said.stdout.splitlines()
+    assert len(sentences) == (2 if package == "llvmlite" else 1)  # the engine needs no numba
+    assert all(f"run pip install {package}; for Intel Macs it has no wheel" in line for line in sentences)

@@ -84,7 +84,7 @@ def package(tmp_path):
     """A copy of the package that may be edited, with a kernel that calls a helper in another file."""
     source = Path(draftwood.__file__).parent
     copy = tmp_path / "src" / "draftwood"
-    index = ("__init__", "compiling", "machine_code", "arguments", "marks", "numba_compiling")
+    index = ("__init__", "compiling", "machine_code", "arguments", "marks", "missing", "numba_compiling")
     for file in (
         "__init__.py",
         "errors.py",

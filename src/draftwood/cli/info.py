@@ -233,9 +233,9 @@ def _engines() -> dict[str, str | None]:
 
 def _instructions() -> str:
     """Return the instruction set of our own engine, as DRAFTWOOD_INSTRUCTIONS names it, or why there is none."""
-    from draftwood.engines.cpu.code.instructions import chosen
-
     try:
+        from draftwood.engines.cpu.code.instructions import chosen
+
         return chosen().name
     except DraftwoodError as error:
         return str(error)

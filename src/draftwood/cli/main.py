@@ -110,7 +110,6 @@ _PROMPTED = {
     "drift": "drift",
 }
 """Verbs that are likely to be given a prompt without quotes, and how it is given."""
-_COMPILERS = ("llvmlite", "numba")
 WARNINGS = _Warnings()
 _FULL = (errno.ENOSPC, errno.EBADF, errno.EIO)  # errors of output streams that cannot be written
 
@@ -207,9 +206,6 @@ def _explain(error: Exception, debug: bool, arguments: Sequence[str]) -> int:
     elif isinstance(error, OSError) and error.errno in _FULL and not error.filename:
         _abandon()
         line, code = f"error: the output cannot be written ({error.strerror}): choose another place for it", 1
-    elif isinstance(error, ModuleNotFoundError) and error.name in _COMPILERS:
-        said = f"{error.name}, which compiles for your processor, is not installed: run pip install {error.name}"
-        line, code = f"error: {said}; for Intel Macs it has no wheel, so build it, or take conda's", 1
     elif isinstance(error, MemoryError):
         line, code = "error: there is not enough memory: take a smaller model, or end other programs", 1
     else:

@@ -179,7 +179,8 @@ def _is_tried() -> bool:
 @cache
 def _numba_folder() -> Path:
     spec = find_spec("numba")
-    assert spec is not None
+    if spec is None:
+        raise FileNotFoundError
     assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])
 

@@ -14,18 +14,21 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.registry import CPUDispatcher
-from numba.core.serialize import dumps
-from numba.core.types import Integer, int64
-from numba.core.types.misc import unliteral
-from numba.extending import intrinsic
 
 from draftwood.files.paths import say_unkept
 from draftwood.index import machine_code
 from draftwood.index.marks import Mark
+from draftwood.index.missing import compilers
+
+with compilers():
+    from llvmlite import ir
+    from numba import njit
+    from numba.core.caching import CompileResultCacheImpl, FunctionCache
+    from numba.core.registry import CPUDispatcher
+    from numba.core.serialize import dumps
+    from numba.core.types import Integer, int64
+    from numba.core.types.misc import unliteral
+    from numba.extending import intrinsic
 
 _LOG = logging.getLogger("draftwood.compiling")
 

@@ -16,16 +16,16 @@ in order. None of this depends on the cell in which a position lies, nor on othe
 
 from __future__ import annotations
 
-from llvmlite import ir
+from typing import Any
 
 from draftwood.engines.cpu.blocks.attention_queries import FIELDS, UNSEEN, Queries
 from draftwood.engines.cpu.blocks.attention_values import TOGETHER, write_sums
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.emit import Code, function
 from draftwood.engines.cpu.code.instructions import Instructions
-from draftwood.engines.cpu.code.records import KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import QUERIES, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import capped, exponential, from_bfloat
-from draftwood.engines.cpu.code.values import I32, I64, LANES, LOWEST, POINTER, VOID, Place, Value
+from draftwood.engines.cpu.code.values import I32, LANES, LOWEST, Place, Value
 from draftwood.engines.files.formats import GROUP
 
 SHARES = 4
@@ -34,17 +34,14 @@ SHARES = 4
 _QUERIES = {16: (6, 4, 3, 2, 1), 8: (4, 3, 2, 1), 4: (6, 4, 3, 2, 1)}
 """Numbers of queries that are computed together, by the lanes of a processor's vectors: their sums fit its
 registers."""
-_FUNCTION = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
-"""Takes pass, phase, unit, key head, first query."""
-
 MODULE = KernelModule("attention")
 
 
 def _write_queries(count: int) -> None:
     """Write ``queries_COUNT``, which computes so many queries of a piece."""
 
-    def write(module: ir.Module, instructions: Instructions) -> None:
-        code, arguments = function(module, f"queries_{count}", _FUNCTION, instructions)
+    def write(module: Any, instructions: Instructions) -> None:
+        code, arguments = function(module, f"queries_{count}", QUERIES, instructions)
         block = Queries(code, arguments, count)
         lows, ends = _bounds(block)
         low = lows[0]

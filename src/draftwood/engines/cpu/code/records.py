@@ -23,6 +23,8 @@ from draftwood.engines.cpu.code.values import I64, POINTER, VOID, Place, Value
 
 PIECE = ir.FunctionType(VOID, [POINTER, POINTER, I64])
 """What threads call: ``kernel(pass, phase, piece)``, two records and the number of a piece of work."""
+QUERIES = ir.FunctionType(VOID, [POINTER, POINTER, POINTER, I64, I64])
+"""What computes several queries of attention together: takes pass, phase, unit, key head, first query."""
 SLOTS = 40
 """Slots of the record of a phase. The first has the kernel's address, the second its rows or tiles per piece."""
 _HEAD = 2
