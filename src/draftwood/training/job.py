@@ -176,40 +176,46 @@ class HeadJob:
         return Trained(module, ids, training.progress, self.target.target.fingerprint)
 
     def _write(self, on_progress: OnProgress) -> bool:
-        """Let the model write text until its time, and that for reading it, is over."""
+        """Let the model write text until its time, and that for reading it, is over; False: it was stopped."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-        whole, before, first = self.plan.text_seconds, float(done.get("seconds", 0)), int(done.get("batches", 0))
-        known = read(place)
-        tokens, texts = sum(len(text.ids) - text.start for text in known), len(known)
-        if before >= whole and texts >= _LEAST:
+        before, first = float(done.get("seconds", 0)), int(done.get("batches", 0))
+        known, whole = read(place), self.plan.text_seconds
+        count = len(known)
+        if before >= whole and count >= _LEAST:
             return True
-        each, began = self._reading_seconds(), self._began - before
-        if self._given:
-            self._given, *rest = _sections(self._given, int(0.5 * whole / each))
-            if rest:
-                _LOG.warning("of the given texts the first %d pieces are read: give more time", len(self._given))
-            began -= each * sum(len(text.ids) for text in self._given)
+        spent = _Spent(self._began - before, self._reading_seconds())
+        tokens = _written_tokens(known)
+        self._cut_given(0.5 * whole / spent.each)
+        spent.set_aside(self._given)
+
+        def told(more: int = 0) -> bool:
+            return on_progress(f"writing text: {tokens + more:,} tokens", spent.seconds(more) / whole)
 
         def over(more: int) -> bool:
-            seconds = monotonic() - began + each * more
-            on_progress(f"writing text: {tokens + more:,} tokens", seconds / whole)
-            return seconds >= whole
+            told(more)
+            return spent.seconds(more) >= whole
 
         writer = SelfWriter(self._model, self._tokenizer, seed=self.plan.seed, over=over)
         for number, some in enumerate(writer.texts(first), first + 1):
             append(place, some)  # the note follows at once, lest Ctrl-C come between them
-            tokens, texts = tokens + sum(len(text.ids) - text.start for text in some), texts + len(some)
-            began -= each * sum(len(text.ids) for text in some)
-            seconds = monotonic() - began
+            spent.set_aside(some)
             with whole_file(note, error=ModelError) as beside:
-                beside.write_text(json.dumps({"seconds": seconds, "batches": number}), encoding="utf-8")
-            if not on_progress(f"writing text: {tokens:,} tokens", seconds / whole):
+                beside.write_text(json.dumps({"seconds": spent.seconds(), "batches": number}), encoding="utf-8")
+            tokens, count = tokens + _written_tokens(some), count + len(some)
+            if not told():
                 return False
-            if seconds >= whole and (texts >= _LEAST or not some):  # a slow model writes longer
+            if spent.seconds() >= whole and (count >= _LEAST or not some):  # a slow model writes longer
                 break
         return True
+
+    def _cut_given(self, tokens: float) -> None:
+        """Keep of the given texts what has at most so many tokens, which a warning says."""
+        if self._given:
+            self._given, *rest = _sections(self._given, int(tokens))
+            if rest:
+                _LOG.warning("of the given texts the first %d pieces are read: give more time", len(self._given))
 
     def _reading_seconds(self) -> float:
         """Return how long the states of a token take to be read: once in vain, as the first time is longer."""
@@ -238,6 +244,27 @@ class HeadJob:
 
     def _states(self, name: str) -> StateFiles:
         return StateFiles(self._folder / f"states-of-{'-'.join(map(str, self.layers))}" / name)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """How much of the time for text is used up: what has passed, and what reading the texts' states will take."""
+
+    began: float  # moves back with each text that is still to be read
+    each: float  # seconds that the states of a token take
+
+    def seconds(self, more: int = 0) -> float:
+        """Return it, with ``more`` tokens that are being written."""
+        return monotonic() - self.began + self.each * more
+
+    def set_aside(self, texts: Sequence[Text]) -> None:
+        """Count the time in which these will be read."""
+        self.began -= self.each * sum(len(text.ids) for text in texts)
+
+
+def _written_tokens(texts: Sequence[Text]) -> int:
+    """Return how many tokens the model has written, without what it was asked."""
+    return sum(len(text.ids) - text.start for text in texts)
 
 
 @contextmanager
