@@ -44,8 +44,7 @@ WIDER = {"qwen35moe": 1.2, "qwen3next": 1.2, "nemotron_h_moe": 1.2}
 are off by twice as much."""
 KEPT = (
     "mlp.gate.weight", "feed_forward.gate.weight", "conv.conv.weight", "router.weight", "router.proj.weight",
-    "expert_gate.weight", "_bias",
-    "conv1d.weight",
+    "expert_gate.weight", "_bias", "conv1d.weight", "in_proj_a.weight",
 )  # fmt: skip
 """What is in floats, whatever the file's type."""
 QUICK = ("llama", "gemma2", "gemma3", "phi3", "qwen3moe")
@@ -64,7 +63,8 @@ def files(tmp_path_factory):
             path = write(place, name, tensors_of(name, model), model.config, kind)
             with torch.no_grad():
                 for parameter_name, parameter in model.named_parameters():
-                    if parameter.ndim > 1 and not parameter_name.endswith(KEPT):
+                    is_read = ".visual." not in parameter_name
+                    if is_read and parameter.ndim > 1 and not parameter_name.endswith(KEPT):
                         turned = TINY[name].turned and "experts" in parameter_name
                         weights = parameter.swapaxes(1, 2) if turned else parameter
                         values, order = np.ascontiguousarray(weights.numpy()), (1, 1)
@@ -98,7 +98,7 @@ def read(target, ids, width=256):
 
 def all_experts(name):
     """Settings with which each token of a mixture takes all experts; none for other families."""
-    usual = config_of(name).to_dict()
+    usual = config_of(name).get_text_config().to_dict()
     return {used: 6 for used in ("num_experts_per_tok", "moe_k", "top_k_experts") if used in usual}
 
 
@@ -171,8 +171,8 @@ def test_llama_cpp_reads_our_tiny_files_alike_whatever_number_is_missing(name, t
         write(path, name, tensors, model.config, keys={key: None, **other}, vocabulary=True)
         ours, theirs = last_row(CpuTarget, path), None if key in UNREAD else last_row(LlamaTarget, path)
         assert (ours is None) == (theirs is None), key
-        # It rounds queries and weights too.
-        assert ours is None or np.abs(ours - theirs).max() < 4 * FLIP * np.abs(theirs).max(), key
+        # Its cells are in float16, and it rounds queries and weights of attention to that, too.
+        assert ours is None or np.abs(ours - theirs).max() < 8 * FLIP * np.abs(theirs).max(), key
 
 
 def last_row(engine, path):
