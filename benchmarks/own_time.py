@@ -26,7 +26,7 @@ from draftwood.contracts import Floats, Ints
 from draftwood.decoding.arrivals import open_sequences
 from draftwood.decoding.loop import decode_sequences
 from draftwood.drafters.load import load as load_drafters
-from draftwood.engines.replay import ReplayScores, ReplaySession, ReplayTarget
+from draftwood.engines.replay import ReplayScores, ReplayTarget
 from draftwood.files.lines import write_whole
 from draftwood.measure.records.provenance import provenance
 from draftwood.measure.records.records import header
@@ -36,7 +36,6 @@ from draftwood.planning.cost_curve import CostCurve
 from draftwood.planning.learned import Learned
 from draftwood.planning.load import load as load_planner
 from draftwood.step import Step
-from draftwood.tree import TokenTree
 from draftwood.verify.exact import SampleAndMatch
 
 CURVE = CostCurve.parse("1=4,2=4.3,4=5,8=7,16=12,32=22")
@@ -55,11 +54,6 @@ class Scores(ReplayScores):
         return ids, np.full((rows, k), 1 / k, dtype=np.float32)
 
 
-class Session(ReplaySession):
-    def score(self, tree: TokenTree) -> Scores:
-        return Scores(self._text, self.length + 1, tree)
-
-
 class Target(ReplayTarget):
     """Recorded answers whose passes take real time; notes when each begins and ends."""
 
@@ -69,12 +63,9 @@ class Target(ReplayTarget):
         self.passes: list[tuple[float, float]] = []
         self._weights = None if warm else np.zeros(64 << 20, dtype=np.uint8).view(np.int64)
 
-    def open(self, prompts: Sequence[Sequence[int]], **asked: Any) -> Any:
-        return [(Session(s._text, s.length), scores) for s, scores in super().open(prompts, **asked)]
-
     def score(self, requests: Any) -> Any:
         started = perf_counter()
-        scores = super().score(requests)
+        scores = [Scores(session._text, session.length + 1, tree) for session, _, tree in requests]
         if self._weights is not None:
             self._weights.max()
         until = started + CURVE.seconds(sum(1 + len(tree) for _, _, tree in requests))
