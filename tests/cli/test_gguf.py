@@ -17,6 +17,7 @@ from draftwood.api.setup import Setup
 from draftwood.engines.cpu.code.instructions import SWITCH, runnable
 from draftwood.local.find import gguf_file
 from draftwood.local.findings import profile_path
+from draftwood.measure.records.provenance import provenance
 from tests.serve.conftest import running
 
 pytest.importorskip("xllamacpp")
@@ -169,6 +170,7 @@ def test_info_names_the_instructions_of_our_own_engine(draftwood, monkeypatch):
     for name in runnable():
         monkeypatch.setenv(SWITCH, name)
         assert re.search(rf"CPU +\d+ cores, instructions: {name}\n", draftwood("info").out)
+        assert provenance()["instructions"] == name
     monkeypatch.setenv(SWITCH, "mmx")
     assert "instructions: unknown value of DRAFTWOOD_INSTRUCTIONS 'mmx': known: " in draftwood("info").out
 

@@ -19,15 +19,17 @@ _PACKAGES = ("numpy", "numba", "torch", "transformers", "xllamacpp", "llama_cpp_
 
 def provenance(**facts: Any) -> dict[str, Any]:
     """Return the provenance of this run, JSON-ready, with ``facts`` that only the caller knows; None is left
-    out."""
+    out. Instructions are those of our own engine where it ran, else torch's."""
     torch = sys.modules.get("torch")  # importing it would take seconds
+    own = sys.modules.get("draftwood.engines.cpu.code.instructions")
+    theirs = torch.backends.cpu.get_cpu_capability() if torch else None
     found = {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "draftwood": package_version("draftwood"),
         "commit": _commit(), "python": platform.python_version(),
         "packages": {name: v for name in _PACKAGES if (v := package_version(name))},
         "system": f"{platform.system()} {platform.release()}", "processor": processor(),
-        "cores": len(allowed()), "instructions": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "cores": len(allowed()), "instructions": own.chosen().name if own else theirs,
         "threads": torch.get_num_threads() if torch else None,
         "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
     }  # fmt: skip
