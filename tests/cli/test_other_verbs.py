@@ -7,6 +7,7 @@ import pytest
 
 from draftwood.errors import FetchError
 from draftwood.local.catalogue import CATALOGUE
+from tests.cli.conftest import Ran
 from tests.engines.tiny_gguf import write_gguf
 
 
@@ -37,7 +38,8 @@ def test_fetch_prints_the_folder_and_shows_progress_elsewhere(draftwood, monkeyp
 
 def test_fetch_of_what_is_here_and_of_what_has_terms(draftwood, monkeypatch):
     monkeypatch.setattr("draftwood.models.fetch.fetch", fetching([]))
-    assert draftwood("fetch", "smollm2").err == "smollm2 was here already\n"
+    monkeypatch.setattr("draftwood.local.memory_speed.measure_early", lambda: print("measured"))
+    assert draftwood("fetch", "smollm2") == Ran("here\nmeasured\n", "smollm2 was here already\n")
     assert CATALOGUE["gemma3-270m"].terms in draftwood("fetch", "gemma3-270m").err
 
 

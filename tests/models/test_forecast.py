@@ -9,6 +9,7 @@ from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.model import CpuModel
 from draftwood.errors import UsageError
 from draftwood.local import memory_speed
+from draftwood.local.machine import cores
 from draftwood.models import forecast as room
 from draftwood.models.forecast import forecast
 
@@ -117,6 +118,21 @@ def test_memory_speed_is_measured_once_where_nothing_else_runs(tmp_path, monkeyp
     others.append("")
     assert [memory_speed.memory_speed(2) for _ in range(3)] == [8, 8, 8]
     assert memory_speed.memory_speed(1) == 9
+
+
+def test_nothing_fails_where_it_cannot_be_measured_early(tmp_path, monkeypatch):
+    monkeypatch.setattr("draftwood.local.findings.folder", lambda: tmp_path)
+    found = iter([MemoryError(), 7])
+
+    def measured(*_):
+        if isinstance(one := next(found), Exception):
+            raise one
+        return one
+
+    monkeypatch.setattr(memory_speed, "measured", measured)
+    for known in (None, 7, 7):  # the last time it is known, and not measured again
+        memory_speed.measure_early()
+        assert memory_speed.known_speed(cores()) == known
 
 
 def test_the_quickest_of_several_readings_counts():

@@ -100,8 +100,11 @@ def test_a_label_or_a_file_is_what_was_asked_for(many, asked, file):
 @pytest.mark.parametrize(
     "asked", ["Q5_K_M", "big/some-Q5_K_M-00001-of-00002.gguf", "big/some-Q5_K_M-00002-of-00002.gguf"]
 )
-def test_all_parts_of_a_file_come_and_the_first_is_named(many, asked):
+def test_all_parts_of_a_file_come_and_the_first_is_named(many, asked, monkeypatch):
+    measured = []
+    monkeypatch.setattr("draftwood.local.memory_speed.measure_early", lambda: measured.append(1))
     path = here(f"{NAME}/{asked}" if asked.endswith("gguf") else f"{NAME}:{asked}")
+    assert measured == [1], "where a model comes, so that the first session knows what to expect"
     assert path.name == "some-Q5_K_M-00001-of-00002.gguf"
     for name in ("big/some-Q5_K_M-00001-of-00002.gguf", "big/some-Q5_K_M-00002-of-00002.gguf"):
         assert path.with_name(name[4:]).read_bytes() == many.repositories[NAME][name]

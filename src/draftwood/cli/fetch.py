@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
@@ -22,11 +23,17 @@ def fetch(
 ) -> None:
     """Download a model and prepare it; prints its folder or file."""
     from draftwood.local.catalogue import CATALOGUE
+    from draftwood.local.memory_speed import measure_early
     from draftwood.local.neighbours import OLLAMA
 
-    if name not in CATALOGUE and ("/" in name or name.startswith(OLLAMA)):
-        _pull(name, force)
-        return
+    is_elsewhere = name not in CATALOGUE and ("/" in name or name.startswith(OLLAMA))
+    screen.say(_pull(name, force) if is_elsewhere else _fetch(name, force))
+    measure_early()
+
+
+def _fetch(name: str, force: bool) -> Path:
+    """Fetch a model of the catalogue; return its folder."""
+    from draftwood.local.catalogue import CATALOGUE
     from draftwood.models.fetch import fetch as bring
 
     if name in CATALOGUE and CATALOGUE[name].terms:
@@ -47,11 +54,11 @@ def fetch(
         screen.say(f"{name} was here already", file=sys.stderr)
     if "downloading" in stages and "converting" not in stages:
         screen.say("only the GGUF file is kept, since transformers is not installed", file=sys.stderr)
-    screen.say(folder)
+    return folder
 
 
-def _pull(name: str, force: bool) -> None:
-    """Download what a name of the hub means, and print where it is."""
+def _pull(name: str, force: bool) -> Path:
+    """Download what a name of the hub means; return where it is."""
     from draftwood.local.find import find
     from draftwood.local.hub_names import HubName
     from draftwood.models.here import pull
@@ -70,4 +77,4 @@ def _pull(name: str, force: bool) -> None:
             found = pull(found, report)
     if not brought:
         screen.say(f"{name} was here already", file=sys.stderr)
-    screen.say(found)
+    return found

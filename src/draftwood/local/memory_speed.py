@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import perf_counter
 
 import numpy as np
 
 from draftwood.local.crowding import Others
 from draftwood.local.findings import remember, remembered
-from draftwood.local.machine import free_memory, machine
+from draftwood.local.machine import cores, free_memory, machine
 
 _MOST = 1 << 30  # bytes that are read at a time, more than caches hold
 _LEAST = 1 << 22
@@ -30,6 +31,13 @@ def memory_speed(threads: int) -> int:
         if not others.busy(threads):
             remember(_key(threads), found)
     return found
+
+
+def measure_early() -> None:
+    """Measure it for all cores, where it is not known, so that the first session can say what to expect; for the
+    moment when a model was brought, which nothing that goes wrong here may undo."""
+    with suppress(Exception):
+        memory_speed(cores())
 
 
 def known_speed(threads: int) -> int | None:

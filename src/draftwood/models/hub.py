@@ -122,6 +122,10 @@ def bring(repository: Repository, names: Iterable[str], report: Report | None = 
     except OSError as error:
         where = f"{hub_cache()} cannot be written ({error.strerror or error})"
         raise FetchError(f"{where}: free some space there, or point HF_HOME to another folder") from error
+    if lacking:
+        from draftwood.local.memory_speed import measure_early
+
+        measure_early()
     return snapshot
 
 
