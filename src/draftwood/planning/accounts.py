@@ -97,7 +97,7 @@ class Overhead:
             step = state.step
             seconds += step.draft_s + step.verify_s + step.keep_s + step.learn_s
             for drafter, own in zip(state.drafters, step.by_source, strict=False):
-                if drafter and drafter.needs.prices:
+                if drafter is not None and drafter.needs.prices:
                     seconds -= own.draft_s  # it runs passes and goes by prices: it must not stop others
         self.count(seconds, asked=asked, drafted=any([state.step.drafted > 0 for state in states]))
 
@@ -285,7 +285,7 @@ class DrafterAccounts:
             worked = [
                 (drafter, own)
                 for drafter, own in zip(state.drafters, step.by_source, strict=False)
-                if drafter and (own.calls or drafter.needs.top_k > 0) and not self.is_skipped(drafter)
+                if drafter is not None and (own.calls or drafter.needs.top_k) and not self.is_skipped(drafter)
             ]
             if state.traced:  # writing a trace takes time that other steps do not take
                 worked = [(drafter, own) for drafter, own in worked if not drafter.needs.top_k]
@@ -295,7 +295,7 @@ class DrafterAccounts:
             shared = max(0.0, step.learn_s - sum([own.learn_s for own in step.by_source])) if shown else 0.0
             for drafter, own in worked:
                 seconds = own.draft_s
-                if drafter.needs.top_k > 0:
+                if drafter.needs.top_k:
                     seconds += own.learn_s + shared / shown
                 found[drafter.label] = drafter, found.get(drafter.label, (drafter, 0.0))[1] + seconds
         return found

@@ -154,7 +154,7 @@ class TreePlanner(Planner, PlannerSession):
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
         """Return the tree with learnt acceptance rates in place of those that the drafter claims."""
-        if not drafter or tree.is_grown or not len(tree):
+        if drafter is None or tree.is_grown or not len(tree):
             return tree
         accept_rates = self.learned.beliefs.accept_rates(drafter, greedy=state.greedy)
         belief = accept_rates[tree.evidence]
@@ -178,7 +178,7 @@ class TreePlanner(Planner, PlannerSession):
         taught: _Lessons = {}
         for state, lessons in zip(states, feedback, strict=True):
             for drafter, lesson in zip(state.drafters, lessons, strict=True) if lessons else ():
-                if drafter and len(lesson.proposal):  # drafters of one label share rates
+                if drafter is not None and len(lesson.proposal):  # drafters of one label share rates
                     taught.setdefault((drafter.label, state.greedy), (drafter, []))[1].append(lesson)
             if self.policies:
                 with self.learned.lock:

@@ -118,7 +118,7 @@ class GoodputPlanner(TreePlanner):
             with self.learned.lock:
                 self._overhead, steps, passes = self.learned.asking(rows, first.drafters, greedy=first.greedy)
                 swift = rows <= _FEW and self.learned.cost(rows).seconds(1, 0) < _SWIFT
-                waiting = swift and all([drafter.copies_text for drafter in first.drafters if drafter])
+                waiting = swift and all([drafter.copies_text for drafter in first.drafters if drafter is not None])
                 self._asks = QuietSteps(steps, waiting=waiting)
                 self._accounts.go_on(passes)
 
@@ -130,7 +130,7 @@ class GoodputPlanner(TreePlanner):
         if not self._accounts.accounts:
             return asks
         return [
-            RESTING if drafter and self._accounts.rests(drafter) else ask
+            RESTING if drafter is not None and self._accounts.rests(drafter) else ask
             for drafter, ask in zip(state.drafters, asks, strict=True)
         ]
 
@@ -141,7 +141,7 @@ class GoodputPlanner(TreePlanner):
 
     def wish(self, states: Sequence[State]) -> int:
         nodes = min(self.most, int(self._reach)) if self._asking else 0
-        drafters = [drafter for state in states for drafter in state.drafters if drafter]
+        drafters = [drafter for state in states for drafter in state.drafters if drafter is not None]
         self._priced = any([drafter.needs.prices for drafter in drafters])
         if self._priced and nodes:
             self.prices = self._pace.prices(self.learned.cost(len(states)), states)
@@ -178,8 +178,9 @@ class GoodputPlanner(TreePlanner):
             self._judge(choice, states, rankings, base, n_lookahead)
         if self._asking:
             self._adapt(best, rankings)
-        count = choice.count
-        return [count] if owner is None else np.bincount(owner[:count], minlength=rows).tolist()
+        if owner is None:
+            return [choice.count]
+        return np.bincount(owner[: choice.count], minlength=rows).tolist()
 
     def _judge(
         self, choice: _Choice, states: Sequence[State], rankings: Sequence[Ranking], base: int, n_lookahead: int
@@ -205,7 +206,7 @@ class GoodputPlanner(TreePlanner):
         paid: dict[str, float] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter:
+                if drafter is not None:
                     label = drafter.label
                     took = seconds[label] = seconds.get(label, 0.0) + own.draft_s
                     if label not in choice.saved and self._accounts.is_judged(drafter, took, choice.times[0]):
@@ -230,8 +231,8 @@ class GoodputPlanner(TreePlanner):
 
     def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
-        rows, proposed = len(rankings), max([len(r.order) for r in rankings])
-        if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
+        rows = len(rankings)
+        if best >= 0.75 * self._reach * rows and max([len(r.order) for r in rankings]) >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
             self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
@@ -249,12 +250,11 @@ class GoodputPlanner(TreePlanner):
             if not choice:
                 return
             tokens = sum([1 + s.step.replayed + s.step.drafted + s.step.lookahead_scored for s in states])
-            seconds = states[0].step.score_s
             given = sum([len(s.step.emitted) for s in states])
             if choice.count:
                 self._losses.learn(given / len(states), choice.times[choice.count] / choice.times[0])
             if choice.count != choice.best:
-                took = seconds + self._outside(drafted=choice.count > 0)
+                took = states[0].step.score_s + self._outside(drafted=choice.count > 0)
                 usual = given * choice.times[choice.best] / choice.tokens[choice.best]
                 choice.model.regretted((took - usual) / choice.times[0])  # what exploring has really cost
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
@@ -270,7 +270,7 @@ class GoodputPlanner(TreePlanner):
             model.earn(passes)
             tokens = sum([1 + state.step.replayed for state in states])
             self._learn_cost(model, context, states, tokens, plain=True, passes=passes)
-            if any([drafter and drafter.needs.top_k for s in states for drafter in s.drafters]):
+            if any([drafter is not None and drafter.needs.top_k for s in states for drafter in s.drafters]):
                 self._accounts.learn(states, states[0].step.score_s, None, {}, passes)
 
     def _outside(self, *, drafted: bool) -> float:
@@ -296,7 +296,7 @@ class GoodputPlanner(TreePlanner):
         nodes: dict[str, int] = {}
         for state in states:
             for drafter, own in zip(state.drafters, state.step.by_source, strict=True):
-                if drafter and own.lookahead_nodes:
+                if drafter is not None and own.lookahead_nodes:
                     nodes[drafter.label] = nodes.get(drafter.label, 0) + own.lookahead_nodes
         times = choice.model.times(0, tokens, choice.context) if nodes else []
         return {label: times[-1] - times[-1 - count] for label, count in nodes.items()}
@@ -307,13 +307,12 @@ class GoodputPlanner(TreePlanner):
         if not choice:
             return said | {"sources": self._accounts.why()}
         shown = sorted({n for n in (0, *SIZES) if n < len(choice.times)} | {choice.best, choice.count})
-        times, tokens = choice.times, choice.tokens
         return said | {
             "most": self.most,
             "best": choice.best,
             "explored": choice.count != choice.best,
             "context": choice.context,
-            "alternatives": [[n, round(tokens[n], 3), round(1000 * times[n], 3)] for n in shown],
+            "alternatives": [[n, round(choice.tokens[n], 3), round(1000 * choice.times[n], 3)] for n in shown],
             "overhead_ms": round(1000 * self._overhead.vain, 3),
             "sources": self._accounts.why(),
         }

@@ -51,7 +51,7 @@ class Learned:
         two accounts, of steps in which the text does not repeat itself and of those in which it does; and an
         account of each drafter that runs passes of its own, by its label.
         """
-        labels = tuple([drafter.label for drafter in drafters if drafter])
+        labels = tuple([drafter.label for drafter in drafters if drafter is not None])
         key = rows.bit_length(), greedy, labels
         if key not in self._asking and len(self._asking) >= _MOST_SETS:
             del self._asking[next(iter(self._asking))]
