@@ -64,6 +64,14 @@ def test_a_model_in_a_file_has_the_files_name(tmp_path, monkeypatch):
     assert (_name_of("smollm2"), _name_of("owner/name")) == ("smollm2", "owner/name")
 
 
+def test_a_model_that_is_named_by_a_checksum_has_its_own_name(tmp_path, tiny_gguf):
+    for kept in ("blobs/sha256-" + 64 * "a", "models--owner--some-name/snapshots/" + 40 * "b"):
+        place = tmp_path / kept
+        place.parent.mkdir(parents=True)
+        place.symlink_to(tiny_gguf(more=(("general.name", "Tiny Model 1B"),)))
+        assert _name_of(str(place)) == ("Tiny-Model-1B" if "sha256" in kept else "owner/some-name")
+
+
 @pytest.mark.parametrize(("flags", "logged"), [([], "text"), (["--log-format", "json"], "json"), (["-q"], "")])
 def test_each_request_is_a_line(tiny, flags, logged):
     command = [sys.executable, "-m", "draftwood", "serve", "-m", tiny, "--port", "0", "--strict-model", *flags]

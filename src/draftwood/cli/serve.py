@@ -23,6 +23,7 @@ from draftwood.errors import ModelError, UsageError
 from draftwood.files.paths import named
 from draftwood.local.catalogue import CATALOGUE
 from draftwood.local.machine import free_memory, threads_given
+from draftwood.local.neighbours import name_of
 from draftwood.measure.wording import clean
 from draftwood.models.engine import first_line
 
@@ -212,13 +213,17 @@ def serve(
 
 
 def _name_of(model: str) -> str:
-    """Return a model's name in the API: of a path its file's, which tells clients of no folders."""
+    """Return a model's name in the API: of a path its file's, which tells clients of no folders; of a file of
+    Ollama's, named by its checksum, what the model calls itself."""
     place = Path(model).expanduser()
     if model in CATALOGUE or not place.exists():
         return model
-    if place.is_file():
-        return _PART.sub("", place.name.removesuffix(".gguf"))
-    return place.name if place.name.strip(".") else place.resolve().name
+    name = name_of(place)
+    if name.startswith("sha256-"):
+        from draftwood.engines.files.gguf_file import GgufFile
+
+        name = "-".join(str(GgufFile(place).metadata.get("general.name", name)).split())
+    return _PART.sub("", name.removesuffix(".gguf"))
 
 
 def prefix_bytes(setup: Setup) -> int:

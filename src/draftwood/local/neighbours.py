@@ -46,6 +46,18 @@ def hub_folder(repository: str) -> Path:
     return hub_cache() / f"models--{repository.replace('/', '--')}"
 
 
+def _repository(folder: Path) -> str:
+    """Return whose folder this is in the hub's cache, as `hub_folder` names it."""
+    return folder.name.removeprefix("models--").replace("--", "/", 1)
+
+
+def name_of(place: Path) -> str:
+    """Return a file's or folder's name; of those that the hub's cache names by checksums, the repository's."""
+    place = place if place.name.strip(".") else place.resolve()
+    kept = place.parent.parent
+    return _repository(kept) if kept.name.startswith("models--") else place.name
+
+
 def snapshots(repository: str) -> Iterator[Path]:
     """Yield the folders of the hub's cache that hold files of a repository, the newest first."""
     kept, now = hub_folder(repository), ""
@@ -153,8 +165,7 @@ def _folders() -> Iterator[tuple[Path, str, str]]:
                 yield folder, folder.relative_to(root).as_posix(), "LM Studio"
     with suppress(OSError):
         for folder in hub_cache().glob("models--*--*"):
-            repository = folder.name.removeprefix("models--").replace("--", "/", 1)
-            for snapshot in snapshots(repository):
+            for snapshot in snapshots(repository := _repository(folder)):
                 yield snapshot, repository, "hub"
 
 

@@ -18,7 +18,7 @@ from draftwood.engines.files.shapes import Shape
 from draftwood.errors import DraftwoodError, ModelError, UnsupportedModelError, UsageError
 from draftwood.local.find import find
 from draftwood.local.hub_names import HubName
-from draftwood.local.neighbours import any_copy
+from draftwood.local.neighbours import any_copy, name_of
 from draftwood.models.engine import CPU, FASTEST, LLAMA_CPP, TRANSFORMERS, choose, is_installed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def forecast(name: str | os.PathLike[str]) -> Forecast:
     for one in tensors.values():
         kinds[one.kind] += prod(one.shape)
     return Forecast(
-        str(metadata.get("general.architecture", source.name)), kinds.total(),
+        str(metadata.get("general.architecture", name_of(source))), kinds.total(),
         max(kinds, key=kinds.__getitem__, default=""), runs, reason,
         weights.needed if weights else sum(_size(one) for one in tensors.values() if one.name != _ROWS_IN_FILE),
         None if file is None else _read(tensors, metadata) + (weights.turned if weights else 0),
