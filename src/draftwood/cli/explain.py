@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from draftwood.measure.records.records import Answer, Row
 
 
-_OF_ROWS = frozenset(("rows", "live", "answer", "step", "as_json"))
+_OF_ROWS = ("rows", "live", "answer", "step", "as_json")
 
 
 @options.shared

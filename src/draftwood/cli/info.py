@@ -89,7 +89,7 @@ def _tell_of(model: str, as_json: bool) -> None:
         memory += f", {_gigabytes(found.states)} for the states of each text"
     if facts["free"] is not None:
         memory += f"; {_gigabytes(facts['free'])} are free here"
-    if most is not None and speed is not None and found.read is not None:
+    if most and speed and found.read:
         at_best = (
             f"at best {most:,.{max(0, 1 - int(most >= 10))}f} tokens/s without drafts: a token reads "
             f"{_gigabytes(found.read)}, and {count_of(threads, 'thread')} read {_gigabytes(speed)}/s here"

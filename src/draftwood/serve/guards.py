@@ -31,11 +31,12 @@ ALL_HOSTS = "*"
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 """To listen there is to listen on all addresses. ``Host`` may be any address then: rebinding needs a name."""
 _PORT = re.compile(r":\d*$")
-_OPEN = frozenset({"/", "/health"})
+_OPEN = ("/", "/health")
 """Paths that need no key: the page asks for one itself."""
 _ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
-_MODELS = "/v1/models"
-_SHORT = {path.removeprefix("/v1"): path for path in (CHAT, TEXT, RESPONSES, MESSAGES, COUNT, EMBEDDINGS, _MODELS)}
+_SHORT = {
+    path.removeprefix("/v1"): path for path in (CHAT, TEXT, RESPONSES, MESSAGES, COUNT, EMBEDDINGS, "/v1/models")
+}
 
 
 class Guard:

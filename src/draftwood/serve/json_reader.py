@@ -16,7 +16,7 @@ _WORD = re.compile(r"[\w.+-]+")
 _ITEM = re.compile(r"[\w.+{\[-]")  # begins a value that is no string
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"None": "null", "NaN": "null", "Infinity": "null", "-Infinity": "null", "True": "true", "False": "false"}
-_KNOWN = frozenset({"null", "true", "false"})
+_KNOWN = ("null", "true", "false")
 _HEX = r"\\u([0-9a-fA-F]{4})"
 _WRITTEN_OUT = re.compile(rf"\\[^u]|\\u[dD][89abAB]..{_HEX}|{_HEX}")
 

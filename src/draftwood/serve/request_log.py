@@ -19,7 +19,7 @@ LOG = logging.getLogger("draftwood.server")
 TEXTS = "draftwood.texts"
 """Of an ASGI scope: a list that takes the texts of a request, where it is logged; each has a ``job`` and, if it is
 written, a ``generation``."""
-_ASKED_OFTEN = frozenset({"/health", "/metrics"})  # by programs; they are logged only where they fail
+_ASKED_OFTEN = ("/health", "/metrics")  # by programs; they are logged only where they fail
 _LOOP, _READ_FOR_LOOPS = 32, 1024
 """Tokens at a text's end: so many that repeat themselves are a loop, looked for in so many, which takes 1 ms."""
 

@@ -22,7 +22,7 @@ from draftwood.serve.inbox import Inbox, ServedText
 from draftwood.serve.prefixes import Prefixes
 from draftwood.serve.stored_prefixes import StoredPrefixes
 
-_WHOLE = frozenset({"eos", "stop", "length", "cancelled"})
+_WHOLE = ("eos", "stop", "length", "cancelled")
 """Finish reasons after which the model's cache of the text is intact."""
 
 _LAST = 3.0

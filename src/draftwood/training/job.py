@@ -181,12 +181,11 @@ class HeadJob:
         place, note = self._folder / "texts.jsonl", self._folder / "written.json"
         done = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
         before, first = float(done.get("seconds", 0)), int(done.get("batches", 0))
-        known, whole = read(place), self.plan.text_seconds
-        count = len(known)
-        if before >= whole and count >= _LEAST:
+        texts, whole = read(place), self.plan.text_seconds
+        if before >= whole and len(texts) >= _LEAST:
             return True
         spent = _Spent(self._began - before, self._reading_seconds())
-        tokens = _written_tokens(known)
+        tokens = _written_tokens(texts)
         self._cut_given(0.5 * whole / spent.each)
         spent.set_aside(self._given)
 
@@ -203,10 +202,11 @@ class HeadJob:
             spent.set_aside(some)
             with whole_file(note, error=ModelError) as beside:
                 beside.write_text(json.dumps({"seconds": spent.seconds(), "batches": number}), encoding="utf-8")
-            tokens, count = tokens + _written_tokens(some), count + len(some)
+            tokens += _written_tokens(some)
+            texts += some
             if not told():
                 return False
-            if spent.seconds() >= whole and (count >= _LEAST or not some):  # a slow model writes longer
+            if spent.seconds() >= whole and (len(texts) >= _LEAST or not some):  # a slow model writes longer
                 break
         return True
 

@@ -19,7 +19,7 @@ from draftwood.local.find import gguf_file
 
 _SMALLEST = 2048  # tokens of context that a server has at least; a longer text gets a new one of twice the size
 
-_WITH_MEMORY = frozenset({"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"})
+_WITH_MEMORY = ("ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 """Methods that keep something from one answer to the next: each answer gets a new server, or a prompt that comes
 again would find its own answer there."""
 
