@@ -46,7 +46,7 @@ class DraftSource:
         self.declared = NOTHING  # what it says of itself
         self.session: DraftSession | None = None  # None once the drafter was disabled
         self.proposal = _EMPTY  # of this step
-        self.resting = False  # whether it learns nothing of this step but its tokens, whatever it needs
+        self.resting = False  # whether it is shown only the tokens of this step, though it needs scores or states
         self.is_off = False  # whether the request does not want it: it is never opened
         self.ends = frozenset[int]()  # tokens that end the text
         self.step = SourceStep()  # its record of this step

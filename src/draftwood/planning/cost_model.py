@@ -146,7 +146,7 @@ class CostModel:
         self.logs = [
             known + one * clipped / variance for known, one in zip(self.logs, reach[:OCTAVES], strict=True)
         ]
-        move = math.expm1(clipped) / variance  # of what seconds are proportional to, and not their logarithms
+        move = math.expm1(clipped) / variance  # shares are factors, not logarithms
         self.shares = [
             min(MOST_SHARE, max(0.0, share + unit * one * move))
             for share, unit, one in zip(self.shares, units, reach[OCTAVES:], strict=True)

@@ -119,7 +119,7 @@ class StatePool:
 
 
 class _Reading:
-    """One text that the worker reads; the token that it writes after it is nobody's."""
+    """One text that the worker reads for its states; the one token that is written after it is dropped."""
 
     def __init__(self, server: Server, ids: Sequence[int], loop: asyncio.AbstractEventLoop) -> None:
         setup, self._loop, self._told = server.setup, loop, asyncio.Queue[Emission]()

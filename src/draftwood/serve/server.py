@@ -76,7 +76,7 @@ class Server:
 
     def __init__(self, setup: Setup, settings: Settings) -> None:
         if setup.drafters:
-            setup.predicting("")  # drafters join the set, for requests that have a prediction or a grammar
+            setup.predicting("")  # these two add drafters for requests with a prediction, or with a grammar
             setup.expect_grammars()
         self.setup, self.settings = setup, settings
         folder, stored = settings.prefix_folder, None

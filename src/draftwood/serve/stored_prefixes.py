@@ -79,7 +79,7 @@ class StoredPrefixes:
         names = self._folder.names(form, namespace, ids)[: max(0, most)]
         if self._end(form, names, {}) <= memory.known(namespace, ids, form.tokens)[0]:
             return 0
-        with self._reading:  # one after another, so that memory holds one text more than it may at most
+        with self._reading:  # one at a time: while one is read, memory may hold it beside all that it may hold
             return self._load(form, namespace, ids, names, memory)
 
     def _load(

@@ -100,7 +100,7 @@ async def events(answers: Sequence[Choice], form: Form) -> AsyncIterator[bytes]:
                 yield one
         for one in form.ending(answers):
             yield one
-    except Exception as error:  # of any kind: from a broken connection a client could not tell what is wrong
+    except Exception as error:  # of any kind: if the connection just broke, the client could not know why
         yield form.failed(as_api_error(error))
 
 

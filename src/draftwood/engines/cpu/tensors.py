@@ -99,7 +99,7 @@ class Tensors:
             )
         found = np.zeros((*shape[:-1], padded(shape[-1])), dtype=np.float32)
         found[..., : shape[-1]] = read_floats(tensor.kind, tensor.data).reshape(shape)
-        if np.isnan(found).any():  # scores might still be finite, and chosen experts any
+        if np.isnan(found).any():  # else scores might be finite, but wrong: by a NaN a router chooses any expert
             raise ModelError(
                 f"{tensor.name} in {self.file.path} has numbers that are none (NaN): get the file again"
             )

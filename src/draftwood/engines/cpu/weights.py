@@ -48,7 +48,7 @@ BLOCKS: dict[str, type[Block]] = {
 }  # fmt: skip
 """By the names in rows of `draftwood.engines.files.families.FAMILIES`."""
 _LOG = logging.getLogger("draftwood.engine")  # the command line shows what it says
-_MUCH = 1.2  # times a file's size: memory that is worth a line; types of 1 to 3 bits take 1.2 to 2.1 times theirs
+_MUCH = 1.2  # times a file's size: from here on a line says how much memory; types of 1 to 3 bits take 1.2 to 2.1
 Report = Callable[[int, int], None]  # takes bytes that are packed, and bytes in all
 
 _ENDS = {

@@ -93,8 +93,7 @@ def _scores(block: Queries, tiles: list[Value]) -> list[list[list[Value]]]:
 
     Of each group of 32 numbers the sum of q * k is exact, and times the product of both scales it is added by fma
     to the sum of the groups before it. Meanwhile the keys of the next pieces are prefetched into the second-level
-    cache, and with the sums their values: fetched only where they are needed, they take a row as long again as its
-    arithmetic.
+    cache, and with the sums their values: without this, a row would wait for them as long as its arithmetic takes.
     """
     code, dots = block.code, block.dots
     lanes = dots.outputs

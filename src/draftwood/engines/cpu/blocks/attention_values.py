@@ -2,8 +2,8 @@
 
 Of each group of 32 values a weight is multiplied by the scale of the position's values, and these products are
 rounded to 15 bits of the largest in the chunk. Products with values of 8 bits are then added as integers: within
-int32, exactly, and so in any order of cells. A cell that a query does not see has a weight of 0 with the sign -.
-The scale of its values may be NaN, and are left out.
+int32, exactly, and so in any order of cells. A cell that a query does not see has the weight -0.0 (`UNSEEN`) and
+is left out, since the scale of its values may be NaN.
 """
 
 from __future__ import annotations

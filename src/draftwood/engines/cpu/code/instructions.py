@@ -85,8 +85,8 @@ class DotsVnni(Dots):
     pairs = "llvm.x86.avx512.vpdpwssd.512"
 
     def fetches_ahead(self, rows: int) -> bool:
-        # One row takes a Zen 4 half the time in which memory gives the weights. Its own prefetching then keeps up,
-        # and a pass is 4 to 8 % shorter; with two rows it no longer does.
+        # Computing one row takes a Zen 4 half as long as memory takes to bring the weights. The processor's own
+        # prefetching then keeps up, and a pass without ours is 4 to 8 % shorter; with two rows it does not.
         return rows > 1 or self.outputs < 16 or not processor_name().startswith("znver")
 
     def prepared(self, form: Format, step: Value) -> Any:
