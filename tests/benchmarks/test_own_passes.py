@@ -97,3 +97,9 @@ def test_shares_of_the_prompts_are_all_of_them_and_disjoint(table, of):
 def test_a_share_that_is_none_is_refused(table, text):
     with pytest.raises(argparse.ArgumentTypeError, match="is no share"):
         table.part(text)
+
+
+def test_what_a_step_takes_of_its_own_is_found(script):
+    own_time = script("own_time")
+    found = own_time.rows("ngram", own_time.read_traces(own_time.TRACES)[:1], 0.5, warm=True)
+    assert "drafted" in str(found)
