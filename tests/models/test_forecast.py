@@ -122,14 +122,8 @@ def test_memory_speed_is_measured_once_where_nothing_else_runs(tmp_path, monkeyp
 
 def test_nothing_fails_where_it_cannot_be_measured_early(tmp_path, monkeypatch):
     monkeypatch.setattr("draftwood.local.findings.folder", lambda: tmp_path)
-    found = iter([MemoryError(), 7])
-
-    def measured(*_):
-        if isinstance(one := next(found), Exception):
-            raise one
-        return one
-
-    monkeypatch.setattr(memory_speed, "measured", measured)
+    outcomes = [lambda: 7, lambda: 1 // 0]  # the last one first
+    monkeypatch.setattr(memory_speed, "measured", lambda *_: outcomes.pop()())
     for known in (None, 7, 7):  # the last time it is known, and not measured again
         memory_speed.measure_early()
         assert memory_speed.known_speed(cores()) == known
