@@ -130,15 +130,16 @@ class TreePlanner(Planner, PlannerSession):
         else:  # as in most steps of a text from which nothing can be copied
             rankings = [nothing_ranked(len(trees)) for trees in proposals]
         if self.policies:
-            held = zip(states, rankings, self._limits, strict=True)
-            rankings = [self._held(state, ranking, limits) for state, ranking, limits in held]
+            rankings = list(map(self._held, states, rankings, self._limits))
         counts = self.choose(states, rankings)
         for i, (state, ranking, count) in enumerate(zip(states, rankings, counts, strict=True)):
             if state.traced:
                 said = self.trace(state, ranking, count)
                 if self.policies:
-                    reasons = zip(self.policies, self._limits[i], strict=True)
-                    said["policies"] = [[policy.name, limit.why] for policy, limit in reasons]
+                    said["policies"] = [
+                        [policy.name, limit.why]
+                        for policy, limit in zip(self.policies, self._limits[i], strict=True)
+                    ]
                 state.step.trace = {"plan": said}
         return [ranking.cut(count) for ranking, count in zip(rankings, counts, strict=True)]
 
@@ -148,8 +149,9 @@ class TreePlanner(Planner, PlannerSession):
         if least is None:
             return ranking
         if least < max(len(ranking.order), min(self._wished, ranking.depth, ranking.room)):
-            named = zip(self.policies, limits, strict=True)
-            state.step.held = tuple(policy.name for policy, limit in named if limit.nodes == least)
+            state.step.held = tuple(
+                policy.name for policy, limit in zip(self.policies, limits, strict=True) if limit.nodes == least
+            )
         return ranking._replace(order=ranking.order[:least], worth=ranking.worth[:least])
 
     def _believed(self, drafter: Declaration | None, state: State, tree: TokenTree) -> TokenTree:
@@ -197,6 +199,9 @@ class TreePlanner(Planner, PlannerSession):
 
     def _enough(self, untold: Sequence[_Lessons]) -> int:
         """Return how many passes to learn from at once: few while a drafter's prior may be wrong."""
-        beliefs = self.learned.beliefs
-        rates = [beliefs.rates(one, greedy=greedy) for some in untold for (_, greedy), (one, _) in some.items()]
-        return min(_TOGETHER, 1 + min([one.passes for one in rates]) // 4)
+        passes = [
+            self.learned.beliefs.rates(drafter, greedy=greedy).passes
+            for some in untold
+            for (_, greedy), (drafter, _) in some.items()
+        ]
+        return min(_TOGETHER, 1 + min(passes) // 4)

@@ -175,6 +175,9 @@ class CostModel:
 
         ``tokens`` and ``times`` are what passes bring and take by the number of candidates scored, with ``base``
         other tokens; ``charge``: seconds outside of the pass that scoring any adds.
+
+        A plain pass is tried, too, once what was earned since the last one suffices, whatever was lost before: all
+        that drafts save is judged by it, and one pass by a broken clock can take the budget of 700.
         """
         plain = times[0]
         for width in self.stale(base + best, base, base + len(times) - 1):
@@ -184,7 +187,8 @@ class CostModel:
             # as no more than its tokens one by one.
             seconds = min(times[count], plain * width / base + charge)
             regret = (seconds - sure * times[best] / tokens[best]) / plain
-            if regret <= self.exploration_budget:
+            earned = _EXPLORE * (self.passes - self._seen[size(width)]) if width == base else 0.0
+            if regret <= max(self.exploration_budget, earned):
                 return count, regret
         return best, 0.0
 
