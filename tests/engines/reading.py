@@ -23,8 +23,9 @@ def ways_of_reading(target: Any, text: Sequence[int], rng: Random) -> Iterator[t
 
 
 def _open(target: Any, text: list[int], rng: Random, sessions: list[Any]) -> Row:
-    """Begin a text, with any announcement of how long it will become."""
-    ((session, scores),) = target.open([text], reserve=rng.choice([0, 1, FAR]))
+    """Begin a text, as much as the model takes of it, with any announcement of how long it will become."""
+    given = text[: target.capabilities.max_positions]
+    ((session, scores),) = target.open([given], reserve=rng.choice([0, 1, FAR]))
     sessions.append(session)
     return scores.raw(0)
 
