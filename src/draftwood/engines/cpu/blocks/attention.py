@@ -181,14 +181,15 @@ def _write_head_joined(
     total = code.variable(one_exponential(sink - highest))
     with code.count(0, chunks) as chunk:
         part = first + chunk * next_
-        total.now = total.now.plus_product(one_exponential(part.f32[0] - highest), part.f32[1])
+        part.f32[2] = one_exponential(part.f32[0] - highest)
+        total.now = total.now.plus_product(part.f32[2], part.f32[1])
     inverse = 1.0 / total.now
-    for lanes, d in code.runs(piece.phase.head_size, (LANES, 1)):
+    # Parts of a long text lie in memory: four lines in a row of each are read at once.
+    for lanes, d in code.runs(piece.phase.head_size, (4 * LANES, LANES, 1)):
         values = code.variable(code.real(0.0, lanes))
         with code.count(0, chunks) as chunk:
             part = first + chunk * next_
-            factor = values.now.as_value(one_exponential(part.f32[0] - highest))
-            values.now = values.now.plus_product(factor, part.array("f32", lanes)[d + PART_HEAD])
+            values.now = values.now.plus_product(part.f32[2], part.array("f32", lanes)[d + PART_HEAD])
         out.array("f32", lanes)[d] = values.now * inverse
 
 

@@ -23,7 +23,7 @@ from draftwood.engines.cpu.blocks.attention_values import TOGETHER, write_sums
 from draftwood.engines.cpu.code.cells import PAGE
 from draftwood.engines.cpu.code.emit import Code, function
 from draftwood.engines.cpu.code.instructions import Instructions
-from draftwood.engines.cpu.code.records import QUERIES, KernelModule, Per, PieceCode
+from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, QUERIES, KernelModule, Per, PieceCode
 from draftwood.engines.cpu.code.rounding import capped, exponential, from_bfloat
 from draftwood.engines.cpu.code.values import I32, LANES, LOWEST, Place, Value
 from draftwood.engines.files.formats import GROUP
@@ -43,6 +43,10 @@ def _write_queries(count: int) -> None:
     def write(module: Any, instructions: Instructions) -> None:
         code, arguments = function(module, f"queries_{count}", QUERIES, instructions)
         block = Queries(code, arguments, count)
+        # Parts of many rows fill no cache: asked for now, their lines are near when sums are written.
+        with code.count(0, (block.room + PART_HEAD) * 4, 64) as line:
+            for part in block.parts:
+                (part + line).prefetch(second=True)
         lows, ends = _bounds(block)
         low = lows[0]
         for other in lows[1:]:
@@ -146,13 +150,17 @@ def _write_weights(block: Queries, least: Value, lows: list[Value], ends: list[V
     for scores, part, low, end in zip(block.scores, block.parts, lows, ends, strict=True):
         last = (end + (LANES - 1)) // LANES
         most, total = code.variable(code.real(LOWEST, LANES)), code.variable(code.real(0.0, LANES))
-        with code.count(first, last) as tile:
-            found = code.variable(scores.f32x16[tile * LANES])
-            with code.when(cap > 0.0):
-                found.now = capped(found.now, cap)
-            seen = _between(code, tile, low, end).where(found.now, LOWEST)
-            scores.f32x16[tile * LANES] = seen
-            most.now = seen.most(most.now)
+        sees_all = (end - low).equals(CHUNK) & (cap <= 0.0)
+        with code.if_else(sees_all.ir) as (as_they_are, changed):
+            with as_they_are, code.count(first, last) as tile:
+                most.now = scores.f32x16[tile * LANES].most(most.now)
+            with changed, code.count(first, last) as tile:
+                found = code.variable(scores.f32x16[tile * LANES])
+                with code.when(cap > 0.0):
+                    found.now = capped(found.now, cap)
+                seen = _between(code, tile, low, end).where(found.now, LOWEST)
+                scores.f32x16[tile * LANES] = seen
+                most.now = seen.most(most.now)
         highest = most.now.fold(Value.most)
         with code.count(first, last) as tile:
             score = scores.f32x16[tile * LANES]

@@ -33,7 +33,7 @@ def write_sums(block: Queries, least: Value) -> None:
     lanes = block.dots.outputs
     with code.count(0, block.groups) as group:
         are_odd = _write_scales(block, group, spans)
-        steps = [code.variable(_write_whole(block, i, spans)) for i in range(count)]
+        steps = [code.variable(step) for step in _write_whole(block, spans)]
         with code.when(are_odd):
             for i, step in enumerate(steps):
                 step.now = step.now + _odd(block, i, group, spans)
@@ -76,23 +76,25 @@ def _write_scales(block: Queries, group: Value, spans: tuple[Span, Span]) -> Val
     return odd.now.sum().is_nan
 
 
-def _write_whole(block: Queries, i: int, spans: tuple[Span, Span]) -> Value:
-    """Write weights times scales of a group as whole numbers; returns their step."""
+def _write_whole(block: Queries, spans: tuple[Span, Span]) -> list[Value]:
+    """Write all queries' weights times scales of a group as whole numbers; returns the step of each query."""
     code = block.code
-    most = code.variable(code.real(0.0, LANES))
+    most = [code.variable(code.real(0.0, LANES)) for _ in block.parts]
     for span in spans:
         with code.count(span.first, span.last) as tile:
             at = (tile - span.origin) * LANES
-            most.now = (span.weights[i].f32x16[at] * span.scales.f32x16[at]).most(most.now)
-    largest = most.now.fold(Value.most)
-    is_some = largest > SOME
-    inverse = is_some.where(float(_MOST) / largest, 0.0)
+            scales = span.scales.f32x16[at]
+            for weights, found in zip(span.weights, most, strict=True):
+                found.now = (weights.f32x16[at] * scales).most(found.now)
+    largest = [found.now.fold(Value.most) for found in most]
+    inverses = [(one > SOME).where(float(_MOST) / one, 0.0).splat() for one in largest]
     for span in spans:
         with code.count(span.first, span.last) as tile:
             at = (tile - span.origin) * LANES
-            whole = rounded(span.weights[i].f32x16[at] * span.scales.f32x16[at] * inverse)
-            span.codes[i].i16x16[at] = whole.narrow(I16)
-    return is_some.where(largest * (1 / _MOST), 0.0)
+            scales = span.scales.f32x16[at]
+            for weights, codes, inverse in zip(span.weights, span.codes, inverses, strict=True):
+                codes.i16x16[at] = rounded(weights.f32x16[at] * scales * inverse).narrow(I16)
+    return [(one > SOME).where(one * (1 / _MOST), 0.0) for one in largest]
 
 
 def _odd(block: Queries, i: int, group: Value, spans: tuple[Span, Span]) -> Value:

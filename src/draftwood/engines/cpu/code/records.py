@@ -33,7 +33,8 @@ UNIT_ROWS, WIDEST = 16, 256
 CHUNK = 512
 """Positions of a path whose softmax is computed together; a longer path is joined from several chunks."""
 PART_HEAD = 16
-"""Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, 14 unused."""
+"""Float32 numbers of a part of attention before its sum of values: largest score, sum of weights, the factor with
+which it is joined, 13 unused."""
 BEFORE = 3
 """Most tokens before a row that a convolution reads."""
 BEST = 16

@@ -103,7 +103,6 @@ def _group(values: Place) -> tuple[tuple[Value, Value], Value, Value]:
 def exponential(x: Value) -> Value:
     """Return exp(x) of float32 up to about an ulp; 1 exactly for 0, 0 for numbers below -87.3; x <= 88."""
     is_small = x < _LEAST
-    x = is_small.where(0.0, x)
     shifted = x * _LOG2 + _MAGIC
     power = shifted.bits_as(I32) - _MAGIC_BITS
     whole = shifted - _MAGIC
