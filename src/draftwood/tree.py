@@ -311,13 +311,18 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
 @lru_cache(maxsize=512)
 def constant(value: int, n: int) -> Ints:
     """Return int32[n], all ``value``, read-only: all trees share them."""
-    return sealed(np.full(n, value, dtype=np.int32))
+    return _spread(value)[:n] if n <= SHARED else sealed(np.full(n, value, dtype=np.int32))
+
+
+@lru_cache(maxsize=64)
+def _spread(value: int) -> Ints:
+    return sealed(np.full(SHARED, value, dtype=np.int32))
 
 
 @lru_cache(maxsize=256)
 def ascending(nodes: int) -> Ints:
     """Return int32[nodes], from 0 on, read-only: all trees share them."""
-    return sealed(np.arange(nodes, dtype=np.int32))
+    return _ASCENDING[:nodes] if nodes <= SHARED else sealed(np.arange(nodes, dtype=np.int32))
 
 
 _COLUMNS: dict[str, np.dtype[Any]] = {
@@ -329,4 +334,7 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
     "draft_prob": np.dtype(np.float32),
     "lookahead": np.dtype(np.bool_),
 }
+SHARED = 1024
+"""The longest column that is a view of one: making each anew takes ten times as long."""
+_ASCENDING = sealed(np.arange(SHARED, dtype=np.int32))
 _EMPTY = TokenTree.grown(**{name: sealed(np.empty(0, dtype)) for name, dtype in _COLUMNS.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from statistics import fmean
 
 import pytest
@@ -36,13 +37,22 @@ class Judged(GoodputPlanner):
     def choose(self, states, rankings):
         counts, choice = super().choose(states, rankings), self._choice
         if choice is not None and len(choice.tokens) > 1:
-            rates = [tokens / self.cost(1 + count, choice.context) for count, tokens in enumerate(choice.tokens)]
-            best = max(rates)
-            # A draft that promises next to nothing is not made, whatever passes cost.
-            best = best if best >= self._losses.demand * rates[0] else rates[0]
-            self.notes[0].append(rates[choice.best] / best)
-            self.notes[1].append(choice.best)
+            self._note(choice.tokens, choice.context, choice.best)
         return counts
+
+    def _plan_alone(self, state, ranking):
+        plan = super()._plan_alone(state, ranking)
+        if ranking.worth:
+            self._note(list(accumulate(ranking.worth, initial=1.0)), state.length, len(plan.tree))
+        return plan
+
+    def _note(self, expected, context, chosen):
+        rates = [tokens / self.cost(1 + count, context) for count, tokens in enumerate(expected)]
+        best = max(rates)
+        # A draft that promises next to nothing is not made, whatever passes cost.
+        best = best if best >= self._losses.demand * rates[0] else rates[0]
+        self.notes[0].append(rates[chosen] / best)
+        self.notes[1].append(chosen)
 
 
 def conversation(cost, curve):

@@ -48,6 +48,12 @@ def test_straight_lines_in_between_and_beyond(n, context, milliseconds):
     assert CostCurve(POINTS).seconds(n, context) == pytest.approx(milliseconds / 1000)
 
 
+@pytest.mark.parametrize("context", [0, 100, 300, 5000, 20_000])
+def test_the_seconds_of_many_widths_are_those_of_each(context):
+    curve = CostCurve({100: {1: 0.02, 8: 0.03}, 1000: {1: 0.03, 4: 0.035}, 8000: {2: 0.05, 16: 0.2}})
+    assert curve.many(40, context).tolist() == pytest.approx([curve.seconds(n, context) for n in range(40)])
+
+
 def test_a_cost_curve_never_falls_beyond_what_was_measured():
     curve = CostCurve({128: {1: 0.03, 4: 0.02}, 512: {1: 0.01, 4: 0.01}})
     assert curve.seconds(100, 128) == 0.02

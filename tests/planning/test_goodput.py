@@ -11,6 +11,7 @@ from tests.planning.states import FakeState
 from tests.toys import RandomDrafter, SameDrafter
 
 from draftwood.contracts import Capabilities
+from draftwood.drafters.base import grown_tree
 from draftwood.drafters.lookup.drafter import LookupDrafter
 from draftwood.drafters.ngram.drafter import NgramDrafter
 from draftwood.planning.cost_curve import CostCurve
@@ -221,6 +222,41 @@ def test_a_trace_tells_the_alternatives():
     by_nodes = {nodes: tokens / ms for nodes, tokens, ms in plan["alternatives"]}
     assert max(by_nodes, key=by_nodes.__getitem__) == plan["best"]
     assert by_nodes[0] == pytest.approx(1 / CLIFF.seconds(1) / 1000)
+
+
+def copying(worth):
+    """Return children of the root, as a drafter grows them, of chances in thousandths."""
+    columns = np.array([range(len(worth)), [-1] * len(worth), [0] * len(worth)], dtype=np.int32)
+    chances = np.array(sorted(worth, reverse=True), dtype=np.float32) / 1000
+    return grown_tree(columns, chances, chances)
+
+
+def asking(*, light):
+    """Return a planner that asks in every step."""
+    made = planner(CLIFF)
+    begin = made._begin_step
+
+    def begun(states):
+        begin(states)
+        made._asks.begin = lambda **_: True
+        made._alone = made._alone if light else None
+
+    made._begin_step = begun
+    return made
+
+
+@given(st.lists(st.lists(st.integers(0, 600), max_size=8), min_size=2, max_size=12))
+def test_light_steps_score_what_whole_ones_would(steps):
+    light, whole, state = asking(light=True), asking(light=False), FakeState(drafters=[NgramDrafter()])
+    for number, worth in enumerate([[500], *steps], 1):
+        counts = []
+        for made in (light, whole):
+            made.ask([state])
+            (plan,) = made.plan([state], [[copying(worth)]])
+            counts.append(len(plan.tree))
+        assert counts[0] == counts[1]
+        assert light._is_light == (number > 1 and number % 4 > 0)
+        assert not whole._is_light
 
 
 def test_at_most_so_many():

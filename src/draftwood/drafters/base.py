@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from draftwood.contracts import Drafter, DraftSession, Feedback, Floats
 from draftwood.errors import UsageError, number
-from draftwood.tree import TokenTree, constant, sealed
+from draftwood.tree import SHARED, TokenTree, constant, sealed
 
 
 class BaseDrafter(Drafter):
@@ -85,12 +85,16 @@ def grown_tree(
 @lru_cache(maxsize=256)
 def shared_columns(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, NDArray[np.bool_]]:
     """Columns for n nodes: parents of a chain, source 0, unknown draft probability, no lookahead nodes."""
-    return (
-        sealed(np.arange(-1, n - 1, dtype=np.int32)),
-        constant(0, n),
-        sealed(np.full(n, np.nan, dtype=np.float32)),
-        sealed(np.zeros(n, dtype=np.bool_)),
-    )
+    chain, nan, drafts = _SHARED if n <= SHARED else _columns(n)
+    return chain[:n], constant(0, n), nan[:n], drafts[:n]
+
+
+def _columns(n: int) -> tuple[NDArray[np.int32], Floats, NDArray[np.bool_]]:
+    chain, nan = np.arange(-1, n - 1, dtype=np.int32), np.full(n, np.nan, dtype=np.float32)
+    return sealed(chain), sealed(nan), sealed(np.zeros(n, dtype=np.bool_))
+
+
+_SHARED = _columns(SHARED)
 
 
 def checked_ids(ids: ArrayLike, what: str) -> NDArray[np.int64]:

@@ -67,21 +67,37 @@ class CostCurve:
 
     def seconds(self, n: int, context: int = 0) -> float:
         """Return the seconds of a pass over ``n`` tokens (the root included) at this context length."""
+        where, share = self._between(context)
+        low = self._one(where, n)
+        if not share:
+            return low
+        high = self._one(where + 1, n)
+        found = low + (high - low) * share
+        return max(found, high) if share > 1 else found
+
+    def _between(self, context: int) -> tuple[int, float]:
+        """Return the measured context before this one, and which share of the way to the next one it lies."""
         last = len(self.contexts) - 1
         if context <= self.contexts[0] or not last:
-            return self._one(0, n)
+            return 0, 0.0
         right = min(bisect_right(self.contexts, context), last)
         before, after = self.contexts[right - 1], self.contexts[right]
-        low, high = self._one(right - 1, n), self._one(right, n)
-        found = low + (high - low) * (context - before) / (after - before)
-        return max(found, high) if context > after else found
+        return right - 1, (context - before) / (after - before)
 
     def _one(self, which: int, n: int) -> float:
         return self._lines[which][min(n, self._widest)] + max(n - self._widest, 0) * self._slopes[which]
 
     def many(self, count: int, context: int = 0) -> NDArray[np.float64]:
         """Return what `seconds` gives for 0 to ``count - 1`` tokens, float64[count]."""
-        return np.array([self.seconds(n, context) for n in range(count)])
+        where, share = self._between(context)
+        sizes = np.arange(count)
+        at, beyond = np.minimum(sizes, self._widest), np.maximum(sizes - self._widest, 0)
+        low, high = [
+            np.array(self._lines[which])[at] + beyond * self._slopes[which]
+            for which in (where, where + 1 if share else where)
+        ]
+        found: NDArray[np.float64] = low + (high - low) * share
+        return np.maximum(found, high) if share > 1 else found
 
     def context_shares(self) -> tuple[float, float]:
         """Return the seconds that a token of context adds to a pass, and to each token of it.

@@ -53,6 +53,9 @@ _MOST_SWITCH = 0.5  # plain passes that a change of width may take: more comes f
 _FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
 """The first guess of a text's pace: 6 tokens in the time of 3.6 plain passes, 0.6 of a pass each. What is measured
 is added to both, so after 30 tokens the guess is about a sixth of the sums."""
+_TOGETHER = 4
+"""Passes that are learnt together, fewer at first: caches of the processor that a pass has emptied make learning
+from one of them, and working out the times anew, take a tenth of a millisecond each."""
 _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
@@ -74,6 +77,8 @@ class CostModel:
         self._scaled: Doubles | None = None  # the same as now believed
         self._at, self._table = -1, np.empty(0)  # the context of the table, in units of 32 tokens
         self._seen = [0 if self.measured else -_STALE] * len(SIZES)  # number of the last pass of each width
+        self._untold: list[tuple[int, int, float, bool]] = []  # passes that wait to be learnt from
+        self._recorded = 0  # passes that were or are to be learnt from
         self.passes = 0  # how many were recorded
         # How much time may be spent on passes of other widths to measure their cost, in plain passes.
         self.exploration_budget = 0.0 if self.measured else _GRANT
@@ -121,13 +126,26 @@ class CostModel:
         self._seen[size(n)] = self.passes
         if calm:
             return  # plain passes are so many that looking at one in four is enough
+        self._untold.append((n, context, seconds, self._is_calm(passes)))
+        self._recorded += 1
+        if len(self._untold) >= min(_TOGETHER, 1 + self._recorded // 4):
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Learn the passes that were only recorded."""
+        for recorded in self._untold:
+            self._learn(*recorded)
+        self._untold.clear()
+
+    def _learn(self, n: int, context: int, seconds: float, calm: bool) -> None:
+        """Learn from the seconds of a recorded pass; from those of a ``calm`` one only if they surprise."""
         expected = self.seconds(n, context)
         if n > 1 and self._seen[0] > 0:
             seconds = min(seconds, max(_SLACK * n * self.seconds(1, context), expected))
         surprise = math.log(seconds / expected)
         noise = self._noise
         self._noise = KEEP_SOME * noise + (1 - KEEP_SOME) * min(abs(surprise), _MOST_NOISE)
-        if abs(surprise) < 2 * max(_NOISE, noise) and self._is_calm(passes):
+        if abs(surprise) < 2 * max(_NOISE, noise) and calm:
             return  # it would change next to nothing: of plain passes only surprising ones teach (see LOG.md)
         alone = self._alone(n) / expected
         # By how much these seconds grow with each share, in units of the share, or of its guess if that is more.

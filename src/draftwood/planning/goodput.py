@@ -7,21 +7,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, State
+from draftwood.contracts import Ask, Capabilities, Declaration, Feedback, Needs, Plan, State
 from draftwood.errors import LARGEST, number
 from draftwood.planning import MOST, SELDOM
 from draftwood.planning.accounts import DrafterAccounts, Losses, Overhead, QuietSteps, Repeats
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import SIZES, CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, gain
+from draftwood.planning.ranking import Ranking, depth_limit, gain, in_order, node_limit, pooled
+from draftwood.tree import TokenTree
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
 _FEW = 4  # requests whose texts are looked at for repeats
@@ -33,6 +32,7 @@ _SWIFT = 7.5e-3
 """Seconds of a plain pass below which a text is to repeat itself before drafters that copy it are asked, while
 nothing was learnt of them: asking in vain takes 0.6 ms in a new process. With passes of 3, 6 and 9 ms, answers of
 9 tokens gain 7, 2 and 0 % by it (mean of nine kinds; the worst 10, 6 and 3), above that longer ones lose more."""
+_NO_NEEDS = Needs()
 _SHRINK, _SPARE = 0.98, 1.5  # the number asked for shrinks by 2 % per step, to 1.5 times what was worth scoring
 
 
@@ -83,12 +83,18 @@ class GoodputPlanner(TreePlanner):
         self._asking = self._is_idle = False  # whether drafters are asked; whether not, and no policy either
         self._asked = self._unasked = 0  # steps of either kind, the latter since one was judged
         self._stands_for = 1  # how many such steps this one stands for where it is judged; else 0
+        self._is_timed = True  # whether it tells what steps take outside of the pass
+        # Of the steps of one text that ask its only drafter one in four is planned as a whole. The others are
+        # light: they go by the times that it has found, which takes half as long.
+        self._is_light = False
+        self._alone: Declaration | None = None  # that drafter
+        self._times_known: Sequence[float] = ()  # seconds of a step by how many draft nodes it scores
         self._drafted = False  # whether the last pass had a draft
         self._overhead = Overhead()
         self._choice: _Choice | None = None
 
     def ask(self, states: Sequence[State]) -> list[list[Ask]]:
-        if self._stands_for:
+        if self._is_timed:
             with self.learned.lock:
                 self._overhead.learn(states, asked=self._asking)
         self._begin_step(states)
@@ -97,17 +103,21 @@ class GoodputPlanner(TreePlanner):
         self._asking = drafters and self._asks.begin(repeating=self._is_repeating(states))
         if self._asking:
             self._asked += 1
-            self._stands_for = 1 if self._asked <= _SOON else 0 if self._asked % SELDOM else SELDOM
+            turn = self._asked % SELDOM
+            self._stands_for = 1 if self._asked <= _SOON else 0 if turn else SELDOM
+            self._is_light = turn > 0 and len(self._times_known) > 0 and not states[0].traced
+            self._is_timed = self._asked <= _SOON or turn == 1
         else:
             self._unasked += 1
             self._stands_for = self._unasked if self._unasked >= _SOON or self._drafted else 0
-            if self._stands_for:
+            self._is_timed, self._is_light = self._stands_for > 0, False
+            if self._is_timed:
                 self._unasked = 0
         self._choice = None
         self._is_idle = not (self._asking or self.policies)
         if self._is_idle:
             return [self._rested(state, [NOTHING] * len(state.drafters)) for state in states]
-        return super().ask(states)
+        return [[self._ask_alone(states[0])]] if self._is_light else super().ask(states)
 
     def _begin_step(self, states: Sequence[State]) -> None:
         """Find what is known of asking these drafters; the texts that share the pass may have changed."""
@@ -121,9 +131,22 @@ class GoodputPlanner(TreePlanner):
                 waiting = swift and all([drafter.copies_text for drafter in first.drafters if drafter is not None])
                 self._asks = QuietSteps(steps, waiting=waiting)
                 self._accounts.go_on(passes)
+            single = rows == len(first.drafters) == 1 and first.capabilities.trees and not self.policies
+            drafter = first.drafters[0] if single else None
+            self._alone = drafter if drafter is not None and drafter.needs == _NO_NEEDS else None
+            self._times_known = ()
 
     def _ask(self, state: State, rows: int) -> list[Ask]:
         return self._rested(state, super()._ask(state, rows))
+
+    def _ask_alone(self, state: State) -> Ask:
+        """Return what a light step asks of the only drafter."""
+        drafter = self._alone
+        if drafter is None or self._accounts.is_skipped(drafter):
+            return NOTHING
+        nodes = min(self.most, int(self._reach), depth_limit(state), node_limit(state))
+        with self.learned.lock:
+            return Ask(nodes, 0, self.learned.beliefs.accept_rates(drafter, greedy=state.greedy))
 
     def _rested(self, state: State, asks: list[Ask]) -> list[Ask]:
         """Return the asks where skipped drafters that need scores or states rest: they are not shown any."""
@@ -156,6 +179,32 @@ class GoodputPlanner(TreePlanner):
             return NOTHING
         return super().ask_one(drafter, state, nodes, min(lookahead_nodes, _MOST_LOOKAHEAD))
 
+    def plan(self, states: Sequence[State], proposals: Sequence[Sequence[TokenTree]]) -> list[Plan]:
+        if self._is_light:
+            tree = proposals[0][0]
+            worth: list[float] = tree.path_belief.tolist()
+            self._is_light = in_order(tree, worth)
+            if self._is_light:
+                return [self._plan_alone(states[0], Ranking.of(tree, worth))]
+        return super().plan(states, proposals)
+
+    def _plan_alone(self, state: State, ranking: Ranking) -> Plan:
+        """Decide as `choose` does, by the times of the last whole step."""
+        times, tokens, best, promised = self._times_known, 1.0, 0, 1.0
+        highest = self._losses.demand / times[0]
+        for count, chance in enumerate(ranking.worth, 1):
+            tokens += chance
+            if tokens > highest * times[count]:
+                best, promised, highest = count, tokens, tokens / times[count]
+        with self.learned.lock:
+            if best or self._drafted:  # else the pass teaches nothing new
+                self._choice = _Choice(self.learned.cost(1), state.length, times, best=best, count=best)
+            asking, plain = self._overhead.of_asking, times[0]
+            saved = promised * (plain - asking) - (times[best] - asking)
+            self._asks.learn(saved, asking, plain, keep_on=False)
+        self._adapt(best, 1, len(ranking.worth))
+        return ranking.cut(best)
+
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         if self._is_idle:
             return [0] * len(states)
@@ -163,7 +212,7 @@ class GoodputPlanner(TreePlanner):
         model = self.learned.cost(rows)
         n_lookahead = sum([ranking.n_lookahead for ranking in rankings])
         base = rows + sum([state.step.replayed for state in states]) + n_lookahead
-        worth, owner = _pooled(rankings, self.most)
+        worth, owner = pooled(rankings, self.most)
         times = self._times(model, states[0].capabilities, base, len(worth), context)
         tokens = [float(rows)]
         for chance in worth:
@@ -177,7 +226,9 @@ class GoodputPlanner(TreePlanner):
         if self._stands_for:
             self._judge(choice, states, rankings, base, n_lookahead)
         if self._asking:
-            self._adapt(best, rankings)
+            self._adapt(best, rows, max([len(ranking.order) for ranking in rankings]))
+            if self._alone is not None and base == 1 and states[0].capabilities.rollback != "snapshot":
+                self._times_known = self._times(model, states[0].capabilities, 1, self.most, context)
         if owner is None:
             return [choice.count]
         return np.bincount(owner[: choice.count], minlength=rows).tolist()
@@ -229,10 +280,9 @@ class GoodputPlanner(TreePlanner):
         more = self._outside(drafted=True) + model.switch.charge
         return [found[0] + self._outside(drafted=False), *[seconds + more for seconds in found[1:]]]
 
-    def _adapt(self, best: int, rankings: Sequence[Ranking]) -> None:
+    def _adapt(self, best: int, rows: int, proposed: int) -> None:
         """Ask for twice as many nodes next time if nearly all were worth scoring, else for slightly fewer."""
-        rows = len(rankings)
-        if best >= 0.75 * self._reach * rows and max([len(r.order) for r in rankings]) >= int(self._reach):
+        if best >= 0.75 * self._reach * rows and proposed >= int(self._reach):
             self._reach = min(float(self.most), 2 * self._reach)
         else:
             self._reach = max(float(min(_LEAST, self.most)), _SHRINK * self._reach, _SPARE * best / rows)
@@ -258,7 +308,7 @@ class GoodputPlanner(TreePlanner):
                 usual = given * choice.times[choice.best] / choice.tokens[choice.best]
                 choice.model.regretted((took - usual) / choice.times[0])  # what exploring has really cost
             self._learn_cost(choice.model, choice.context, states, tokens, plain=not choice.count)
-            if self._stands_for and self._asking:
+            if self._stands_for and self._asking and not self._is_light:
                 added = self._lookahead_s(choice, states, tokens)
                 self._accounts.learn(states, choice.times[0], choice.saved, added, self._stands_for)
 
@@ -324,17 +374,6 @@ def _stairs(capabilities: Capabilities, most: int) -> list[int]:
     if most & (most - 1):
         return _stairs(capabilities, 1 << most.bit_length())
     return [capabilities.filled(tokens) for tokens in range(most + 1)]
-
-
-def _pooled(rankings: Sequence[Ranking], most: int) -> tuple[list[float], NDArray[np.intp] | None]:
-    """Return the probabilities of all requests' candidates, best first, and the index of each one's request."""
-    if len(rankings) == 1:
-        return rankings[0].worth[:most], None
-    every = [r.worth[:most] for r in rankings]
-    worth = np.array(list(chain.from_iterable(every)))
-    order = np.argsort(-worth, kind="stable")
-    owner = np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
-    return worth[order].tolist(), owner
 
 
 def _replayed(tokens: Sequence[float], rows: int, worth: Sequence[float], times: Sequence[float]) -> list[float]:

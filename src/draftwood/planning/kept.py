@@ -20,6 +20,7 @@ _MOST_LOG = 100.0  # of what is restored, so that its exponential is a number
 
 def cost_record(model: CostModel) -> dict[str, Any]:
     """Return what a model has learnt, JSON-ready, for `restored_cost`."""
+    model.catch_up()
     return {
         "passes": model.passes,
         "switch": [float(f"{model.switch.after:.6g}"), round(model.switch.share, 6)],

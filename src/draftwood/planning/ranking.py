@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from operator import ge, truediv
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from draftwood.contracts import Ints, Plan, State
 from draftwood.tree import TokenTree, ascending, constant, merge, sealed
@@ -37,6 +38,12 @@ class Ranking(NamedTuple):
     room: int
     n_lookahead: int  # lookahead nodes that may be scored: none on a target without trees
     in_order: bool = False  # whether ``order`` is that of the nodes in ``tree``
+
+    @classmethod
+    def of(cls, tree: TokenTree, worth: list[float]) -> Self:
+        """Return the ranking of the only proposal, which is `in_order`, within the limits of the pass."""
+        count = len(worth)
+        return cls(tree, (ascending(count),), range(count), worth, count, count, 0, in_order=True)
 
     def cut(self, nodes: int) -> Plan:
         """Return the plan of the first ``nodes`` candidates, with lookahead nodes after them as far as there is
@@ -72,6 +79,11 @@ class Ranking(NamedTuple):
         return found
 
 
+def in_order(tree: TokenTree, worth: Sequence[float]) -> bool:
+    """Whether one of our drafters has grown this tree best first, as its path beliefs say."""
+    return tree.is_grown and all(map(ge, worth, islice(worth, 1, None)))
+
+
 def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     """Merge one request's proposals (a tree per drafter of its set) and order the nodes by path probability."""
     depth, room = depth_limit(state), node_limit(state)
@@ -96,6 +108,17 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
         order, n_lookahead = tree.best_chain().tolist()[: min(depth, room)], 0
     worth = [worth[node] for node in order]
     return Ranking(tree, tuple(node_map), order, worth, depth, room, n_lookahead)
+
+
+def pooled(rankings: Sequence[Ranking], most: int) -> tuple[list[float], NDArray[np.intp] | None]:
+    """Return the probabilities of all requests' candidates, best first, and the index of each one's request."""
+    if len(rankings) == 1:
+        return rankings[0].worth[:most], None
+    every = [r.worth[:most] for r in rankings]
+    worth = np.array(list(chain.from_iterable(every)))
+    order = np.argsort(-worth, kind="stable")
+    owner = np.repeat(np.arange(len(rankings)), [len(some) for some in every])[order]
+    return worth[order].tolist(), owner
 
 
 def gain(mine: Sequence[Sequence[bool]], rankings: Sequence[Ranking], times: Sequence[float], best: int) -> float:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from draftwood.contracts import Watch
-from draftwood.engines.cpu.code.records import CHUNK
+from draftwood.engines.cpu.code.records import CHUNK, Per
+from draftwood.engines.cpu.phases import Division, Phase, Without
 from draftwood.engines.cpu.target import CpuTarget
 from draftwood.engines.files.gguf_file import GgufFile
 from draftwood.errors import CapabilityError
@@ -226,6 +229,42 @@ def test_texts_of_one_pass_keep_different_layers(tiny_gguf):
             np.testing.assert_array_equal(scores.hidden(layer)[[0, 2]], states[-2:, layer])
     with pytest.raises(CapabilityError, match="was not asked for"):
         found[2].hidden(1)
+
+
+OPTIONS = st.builds(
+    Phase, st.sampled_from(list(Per)), st.integers(1, 9), st.booleans(), st.booleans(),
+    st.sampled_from([None, None, "a", 3]), st.sampled_from([None, 0, 1]),
+)  # fmt: skip
+
+
+def limits(phases, times, asked, scored):
+    """Twin of `Division.limits`: phase by phase."""
+    found, first, opens = [], 0, 0
+    for phase in phases:
+        if phase.ends and not scored:
+            break
+        pieces = phase.number * times.get(phase.per, 1)
+        if phase.per in (Per.ROWS, Per.SCORED):
+            pieces = -(-times[phase.per] // phase.number)
+        if Without(phase.layer) in asked or phase.only not in (None, *asked):
+            pieces = 0
+        opens = opens if phase.joined else first
+        found.append([first, pieces, opens])
+        first += pieces
+    return found
+
+
+@given(
+    st.lists(OPTIONS, min_size=1), st.integers(1, 300), st.integers(0, 9), st.integers(1, 40),
+    st.sets(st.sampled_from(["a", 3, Without(0), Without(1)])),
+)  # fmt: skip
+def test_a_pass_divides_its_phases_as_its_twin(phases, rows, scored, units, asked):
+    phases.sort(key=lambda phase: phase.ends)  # scores come last
+    times = {
+        Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(8, 2 * rows), Per.WALKS: 5,
+    }  # fmt: skip
+    found = Division(phases, 8, 2).limits(rows, scored, units, tuple(asked), 5)
+    assert found.tolist() == limits(phases, times, asked, scored)
 
 
 def test_a_pass_that_nobody_asked_has_no_work_for_it(tiny_gguf):

@@ -102,7 +102,7 @@ class PassRecord:
     def fill(self, texts: Sequence[Rows], asked: Asked = ()) -> int:
         """Fill the record for one pass over these rows; returns how many rows are scored.
 
-        ``asked`` says which phases run that only some passes have: see `draftwood.engines.cpu.phases.limits`.
+        ``asked`` says which phases run that only some passes have (`draftwood.engines.cpu.phases.Division`).
         """
         row = scored = longest = walks = 0
         layout, ends = [], list[int | Places]()

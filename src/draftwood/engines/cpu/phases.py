@@ -30,36 +30,45 @@ class Without(NamedTuple):
     layer: int
 
 
-def limits(
-    phases: Sequence[Phase],
-    experts: int,
-    used: int,
-    rows: int,
-    scored: int,
-    units: int,
-    asked: Asked = (),
-    walks: int = 0,
-) -> NDArray[np.int64]:
-    """Return of each phase its first piece, its pieces, and how many must be done before it: int64[phases, 3].
+class Division:
+    """The phases of a program, in order; ``experts`` and ``used``: how many a layer has, and a row takes.
 
-    ``asked``: `Phase.only` of optional phases to run, and `Without` for each layer to leave out.
+    Columns of numbers: a pass of a new size comes in most steps of a short answer, and a loop over 400 phases
+    takes as long as a tenth of a small model's pass.
     """
-    times = {
-        Per.ROWS: rows, Per.SCORED: scored, Per.UNITS: units, Per.EXPERTS: min(experts, rows * used),
-        Per.WALKS: walks,
-    }  # fmt: skip
-    found, first, opens = [], 0, 0
-    for phase in phases:
-        if phase.ends and not scored:
-            break
-        left_out = phase.layer is not None and Without(phase.layer) in asked
-        if left_out or (phase.only is not None and phase.only not in asked):
-            pieces = 0
-        elif phase.per in (Per.ROWS, Per.SCORED):
-            pieces = -(-times[phase.per] // phase.number)
-        else:
-            pieces = times.get(phase.per, 1) * phase.number
-        opens = opens if phase.joined else first
-        found.append((first, pieces, opens))
-        first += pieces
-    return np.array(found, dtype=np.int64)
+
+    def __init__(self, phases: Sequence[Phase], experts: int, used: int) -> None:
+        self._experts, self._used = experts, used
+        self._kinds = np.array([phase.per for phase in phases])
+        self._numbers = np.array([phase.number for phase in phases], dtype=np.int64)
+        self._divides = np.isin(self._kinds, (Per.ROWS, Per.SCORED))
+        self._waits = np.array([not phase.joined for phase in phases])
+        self._layers = np.array([-1 if phase.layer is None else phase.layer for phase in phases])
+        self._unscored = next((i for i, phase in enumerate(phases) if phase.ends), len(phases))
+        self._only: dict[Hashable, list[int]] = {}  # the places of optional phases
+        for i, phase in enumerate(phases):
+            if phase.only is not None:
+                self._only.setdefault(phase.only, []).append(i)
+
+    def limits(self, rows: int, scored: int, units: int, asked: Asked = (), walks: int = 0) -> NDArray[np.int64]:
+        """Return of each phase its first piece, its pieces, and how many must be done before it: int64[phases, 3].
+
+        ``asked``: `Phase.only` of optional phases to run, and `Without` for each layer to leave out.
+        """
+        times = np.ones(len(Per), dtype=np.int64)
+        times[Per.ROWS], times[Per.SCORED], times[Per.UNITS], times[Per.WALKS] = rows, scored, units, walks
+        times[Per.EXPERTS] = min(self._experts, rows * self._used)
+        each = times[self._kinds]
+        pieces = np.where(self._divides, -(-each // self._numbers), each * self._numbers)
+        for only, places in self._only.items():
+            if only not in asked:
+                pieces[places] = 0
+        for one in asked:
+            if isinstance(one, Without):
+                pieces[self._layers == one.layer] = 0
+        count = len(pieces) if scored else self._unscored
+        found = np.empty((count, 3), dtype=np.int64)
+        found[:, 1] = pieces[:count]
+        found[:, 0] = np.cumsum(found[:, 1]) - found[:, 1]
+        found[:, 2] = np.maximum.accumulate(np.where(self._waits[:count], found[:, 0], 0))
+        return found

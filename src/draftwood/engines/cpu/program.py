@@ -15,7 +15,7 @@ from draftwood.engines.cpu.code.kernels import Kernels
 from draftwood.engines.cpu.code.records import CHUNK, PART_HEAD, SLOTS, UNIT_ROWS, WIDEST, Later, Per, PhaseKernel
 from draftwood.engines.cpu.code.rounding import GROUP_RECORD
 from draftwood.engines.cpu.packing import Matrix
-from draftwood.engines.cpu.phases import Phase, limits
+from draftwood.engines.cpu.phases import Division, Phase
 from draftwood.engines.files.formats import GROUP, padded
 from draftwood.engines.files.rotary import query_growth, rotary_table
 from draftwood.engines.files.shapes import Shape
@@ -162,7 +162,7 @@ class Program:
         for place, slots in zip(self.record, self._slots, strict=True):
             place[: len(slots)] = slots
         shape = self.shape
-        self.limits = lru_cache(256)(partial(_limits, tuple(self._phases), shape.experts, shape.used))
+        self.limits = lru_cache(256)(partial(_limits, Division(self._phases, shape.experts, shape.used)))
         self.reserve(parts=256, positions=2048)
 
     # --- while it runs -------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Program:
         return self._alive[later][:, : self.shape.width]
 
 
-def _limits(*size: Any) -> tuple[NDArray[np.int64], int]:
-    """Return the `limits` of a pass of this size, and their address."""
-    found = limits(*size)
+def _limits(schedule: Division, *size: Any) -> tuple[NDArray[np.int64], int]:
+    """Return the limits of a pass of this size, and their address."""
+    found = schedule.limits(*size)
     return found, found.ctypes.data
