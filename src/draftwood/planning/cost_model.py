@@ -54,8 +54,8 @@ _FIRST_TOKENS, _FIRST_PASSES = 6, 3.6
 """The first guess of a text's pace: 6 tokens in the time of 3.6 plain passes, 0.6 of a pass each. What is measured
 is added to both, so after 30 tokens the guess is about a sixth of the sums."""
 _TOGETHER = 4
-"""Passes that are learnt together, fewer at first: caches of the processor that a pass has emptied make learning
-from one of them, and working out the times anew, take a tenth of a millisecond each."""
+"""Passes that are learnt together, fewer at first and after a clipped one: caches of the processor that a pass has
+emptied make learning from one of them, and working out the times anew, take a tenth of a millisecond each."""
 _AHEAD = 8  # draft nodes over which the cost of one more is averaged
 
 
@@ -128,7 +128,7 @@ class CostModel:
             return  # plain passes are so many that looking at one in four is enough
         self._untold.append((n, context, seconds, self._is_calm(passes)))
         self._recorded += 1
-        if len(self._untold) >= min(_TOGETHER, 1 + self._recorded // 4):
+        if self._doubted or len(self._untold) >= min(_TOGETHER, 1 + self._recorded // 4):
             self.catch_up()
 
     def catch_up(self) -> None:
