@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from draftwood.planning.accounts import DrafterAccounts, Losses, Overhead, Quiet
 from draftwood.planning.base import NOTHING, RESTING, Policy, TreePlanner
 from draftwood.planning.cost_model import SIZES, CostModel, Pace
 from draftwood.planning.learned import Learned
-from draftwood.planning.ranking import Ranking, depth_limit, gain, in_order, node_limit, pooled
+from draftwood.planning.ranking import Ranking, depth_limit, gain, never_rises, node_limit, pooled
 from draftwood.tree import TokenTree
 
 _MOST_LOOKAHEAD = 256  # lookahead nodes of one drafter in one pass
@@ -85,7 +86,7 @@ class GoodputPlanner(TreePlanner):
         self._stands_for = 1  # how many such steps this one stands for where it is judged; else 0
         self._is_timed = True  # whether it tells what steps take outside of the pass
         # Of the steps of one text that ask its only drafter one in four is planned as a whole. The others are
-        # light: they go by the times that it has found, which takes half as long.
+        # light: they go by the times that it has found, which takes less time.
         self._is_light = False
         self._alone: Declaration | None = None  # that drafter
         self._times_known: Sequence[float] = ()  # seconds of a step by how many draft nodes it scores
@@ -183,27 +184,29 @@ class GoodputPlanner(TreePlanner):
         if self._is_light:
             tree = proposals[0][0]
             worth: list[float] = tree.path_belief.tolist()
-            self._is_light = in_order(tree, worth)
+            self._is_light = tree.is_grown and never_rises(worth)
             if self._is_light:
                 return [self._plan_alone(states[0], Ranking.of(tree, worth))]
         return super().plan(states, proposals)
 
     def _plan_alone(self, state: State, ranking: Ranking) -> Plan:
         """Decide as `choose` does, by the times of the last whole step."""
-        times, tokens, best, promised = self._times_known, 1.0, 0, 1.0
-        highest = self._losses.demand / times[0]
-        for count, chance in enumerate(ranking.worth, 1):
-            tokens += chance
-            if tokens > highest * times[count]:
-                best, promised, highest = count, tokens, tokens / times[count]
+        times, tokens = self._times_known, list(accumulate(ranking.worth, initial=1.0))
+        best = self._best(tokens, times[: len(tokens)])
         with self.learned.lock:
             if best or self._drafted:  # else the pass teaches nothing new
                 self._choice = _Choice(self.learned.cost(1), state.length, times, best=best, count=best)
             asking, plain = self._overhead.of_asking, times[0]
-            saved = promised * (plain - asking) - (times[best] - asking)
+            saved = tokens[best] * (plain - asking) - (times[best] - asking)
             self._asks.learn(saved, asking, plain, keep_on=False)
         self._adapt(best, 1, len(ranking.worth))
         return ranking.cut(best)
+
+    def _best(self, tokens: Sequence[float], times: Sequence[float]) -> int:
+        """Return the number of candidates that gives the most of these tokens per second; 0 below the demand."""
+        rates = [given / seconds for given, seconds in zip(tokens, times, strict=True)]
+        highest = max(rates)
+        return rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
 
     def choose(self, states: Sequence[State], rankings: Sequence[Ranking]) -> list[int]:
         if self._is_idle:
@@ -214,14 +217,10 @@ class GoodputPlanner(TreePlanner):
         base = rows + sum([state.step.replayed for state in states]) + n_lookahead
         worth, owner = pooled(rankings, self.most)
         times = self._times(model, states[0].capabilities, base, len(worth), context)
-        tokens = [float(rows)]
-        for chance in worth:
-            tokens.append(tokens[-1] + chance)
+        tokens = list(accumulate(worth, initial=float(rows)))
         if states[0].capabilities.rollback == "snapshot":
             times = _replayed(tokens, rows, worth, times)
-        rates = [given / seconds for given, seconds in zip(tokens, times, strict=True)]
-        highest = max(rates)
-        best = rates.index(highest) if highest >= self._losses.demand * rates[0] else 0
+        best = self._best(tokens, times)
         choice = self._choice = _Choice(model, context, times, tokens, best, best)
         if self._stands_for:
             self._judge(choice, states, rankings, base, n_lookahead)

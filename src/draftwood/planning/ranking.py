@@ -79,9 +79,9 @@ class Ranking(NamedTuple):
         return found
 
 
-def in_order(tree: TokenTree, worth: Sequence[float]) -> bool:
-    """Whether one of our drafters has grown this tree best first, as its path beliefs say."""
-    return tree.is_grown and all(map(ge, worth, islice(worth, 1, None)))
+def never_rises(worth: Sequence[float]) -> bool:
+    """Whether nodes of these path beliefs come best first, as in trees that our drafters grow."""
+    return all(map(ge, worth, islice(worth, 1, None)))
 
 
 def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
@@ -97,9 +97,7 @@ def rank(state: State, proposals: Sequence[TokenTree]) -> Ranking:
     trees, n_lookahead, worth = state.capabilities.trees, tree.n_lookahead, tree.path_belief.tolist()
     count = len(worth)
     # A drafter that grows its tree best first proposes nodes in this order; none is deeper than their number.
-    if not n_lookahead and (
-        tree.is_chain or (trees and count <= depth and all(map(ge, worth, islice(worth, 1, None))))
-    ):
+    if not n_lookahead and (tree.is_chain or (trees and count <= depth and never_rises(worth))):
         most = min(count, depth, room)
         return Ranking(tree, tuple(node_map), range(most), worth[:most], depth, room, 0, in_order=True)
     if trees:

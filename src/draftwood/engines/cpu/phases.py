@@ -34,7 +34,7 @@ class Division:
     """The phases of a program, in order; ``experts`` and ``used``: how many a layer has, and a row takes.
 
     Columns of numbers: a pass of a new size comes in most steps of a short answer, and a loop over 400 phases
-    takes as long as a tenth of a small model's pass.
+    takes as long as a third of a small model's pass.
     """
 
     def __init__(self, phases: Sequence[Phase], experts: int, used: int) -> None:

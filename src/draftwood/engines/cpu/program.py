@@ -211,7 +211,7 @@ class Program:
         return self._alive[later][:, : self.shape.width]
 
 
-def _limits(schedule: Division, *size: Any) -> tuple[NDArray[np.int64], int]:
+def _limits(division: Division, *size: Any) -> tuple[NDArray[np.int64], int]:
     """Return the limits of a pass of this size, and their address."""
-    found = schedule.limits(*size)
+    found = division.limits(*size)
     return found, found.ctypes.data
