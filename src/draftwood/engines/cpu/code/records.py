@@ -147,7 +147,7 @@ class Layout:
 
 PASS = Layout(
     phases=ADDRESS, count=NUMBER,  # the phases' records, and how many there are
-    limits=ADDRESS,  # int64[count, 3], as `draftwood.engines.cpu.phases.limits` returns it
+    limits=ADDRESS,  # int64[count, 3], as `draftwood.engines.cpu.phases.Division.limits` returns it
     rows=NUMBER, scored_rows=NUMBER,
     tokens=ADDRESS, positions=ADDRESS,  # int32[rows]: ids, and places in the rotary table
     texts=ADDRESS,  # int64[rows]: the address of the addresses of the text's pages
